@@ -96,10 +96,13 @@ def ended(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded"))
 
 
-def store_of(*pods: Pod) -> PodStore:
+def store_of(*pods: Pod, memory: Shown | None = None, whole: Shown | None = None) -> PodStore:
+    """A store that knows these pods; units, or whole cards, that the kubelet has shown it once it knew them."""
     store = PodStore(ENFLAME)
     for each in pods:
         store.pod_applied(each)
+    if memory is not None or whole is not None:
+        reconcile(store, memory or {}, whole)
     return store
 
 

@@ -121,8 +121,7 @@ async def test_a_card_of_a_pod_with_init_containers_is_closed_only_when_the_chec
 
 
 def test_a_card_of_a_pod_in_doubt_is_closed_only_when_the_kubelet_was_asked_about_it() -> None:
-    store = store_of()
-    reconcile(store, {})
+    store = store_of(memory={})
     store.pod_applied(pod("a", 4, card=0, assigned=True))
     held = HeldIds(store)
     assert held.of_cards(allocations({}), frozenset({0})) == {}
@@ -132,8 +131,7 @@ def test_a_card_of_a_pod_in_doubt_is_closed_only_when_the_kubelet_was_asked_abou
 
 @pytest.mark.parametrize("is_record_away", [False, True], ids=["not shown yet", "record away"])
 def test_what_was_handed_out_since_the_record_was_read_is_held(is_record_away: bool) -> None:
-    store = store_of(pod("a", 4, card=0))
-    reconcile(store, {})
+    store = store_of(pod("a", 4, card=0), memory={})
     held = HeldIds(store)
     record = allocations({})
     assert held.of_cards(record, frozenset({0})) == {0: frozenset()}

@@ -177,8 +177,7 @@ def test_a_kubelet_that_shows_a_pod_or_a_process_of_it_makes_the_end_unknown_aga
 
 
 def test_a_pod_that_the_kubelet_shows_does_not_keep_another_one_closed() -> None:
-    store = store_of(pod("a", 4, card=0), pod("b", 4, card=1))
-    reconcile(store, {"d/a": {"c0": {0: 4}}, "d/b": {"c0": {1: 4}}})
+    store = store_of(pod("a", 4, card=0), pod("b", 4, card=1), memory={"d/a": {"c0": {0: 4}}, "d/b": {"c0": {1: 4}}})
     store.pods_retained(())
     reconcile(store, {})
     assert [store.users_of(index, whole=False) for index in (0, 1)] == [["d/a"], ["d/b"]]

@@ -32,8 +32,7 @@ from tests.unit.plugin_pods import (
 
 
 def test_a_pod_that_was_torn_over_two_cards_says_how_much_it_has_of_each() -> None:
-    store = store_of(pod("a", 2, 3, card=0))
-    reconcile(store, {"d/a": {"c0": {0: 2}, "c1": {3: 3}}})
+    store = store_of(pod("a", 2, 3, card=0), memory={"d/a": {"c0": {0: 2}, "c1": {3: 3}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
     assert record_of(write).units_by_card(5) == {0: 2, 3: 3}
     store.on_record_written(write)
@@ -56,14 +55,12 @@ def test_a_wrong_guess_frees_the_pod_that_it_was_made_for() -> None:
 
 
 def test_pods_of_equal_requests_change_places_so_that_each_still_fits_as_planned() -> None:
-    store = store_of(pod("a", 8, card=0), pod("b", 8, card=1), pod("c", 4, card=1))
-    reconcile(store, {"d/b": {"c0": {0: 8}}})
+    store = store_of(pod("a", 8, card=0), pod("b", 8, card=1), pod("c", 4, card=1), memory={"d/b": {"c0": {0: 8}}})
     assert {c.pod.name: c.card_indexes for c in store.candidates()} == {"a": (1,), "c": (1,)}
 
 
 def test_a_running_pod_that_the_kubelet_forgot_keeps_its_record() -> None:
-    store = store_of(pod("forgotten", 4, card=0, assigned=True), pod("new", 4, card=1))
-    reconcile(store, {})
+    store = store_of(pod("forgotten", 4, card=0, assigned=True), pod("new", 4, card=1), memory={})
     matched = match(store.candidates(), 4, {0: 16, 1: 16})
     assert matched is not None
     assert matched.pod.name == "new"
@@ -73,8 +70,7 @@ def test_a_running_pod_that_the_kubelet_forgot_keeps_its_record() -> None:
 
 @pytest.mark.parametrize("is_echoed", [True, False])
 def test_a_corrected_pod_that_the_kubelet_forgot_keeps_its_correction(*, is_echoed: bool) -> None:
-    store = store_of(pod("a", 4, card=0))
-    reconcile(store, {"d/a": {"c0": {1: 4}}})
+    store = store_of(pod("a", 4, card=0), memory={"d/a": {"c0": {1: 4}}})
     (write,) = store.writes(UUIDS, UNITS, 1)
     store.on_record_written(write)
     if is_echoed:
@@ -98,8 +94,7 @@ def test_a_pod_planned_next_to_a_corrected_one_does_not_change_places_with_it() 
 
 
 def test_a_pod_that_the_kubelet_forgot_and_admits_again_is_recorded_where_it_is() -> None:
-    store = store_of(pod("forgotten", 4, card=0, assigned=True))
-    reconcile(store, {})
+    store = store_of(pod("forgotten", 4, card=0, assigned=True), memory={})
     matched = match(store.candidates(), 4, {0: 16, 1: 16})
     assert matched is not None
     assert (matched.pod.name, matched.card_indexes) == ("forgotten", (0,))
@@ -108,8 +103,7 @@ def test_a_pod_that_the_kubelet_forgot_and_admits_again_is_recorded_where_it_is(
 
 
 def test_whose_units_were_handed_out_is_no_pod_that_the_kubelet_forgot() -> None:
-    store = store_of(pod("a", 4, card=1), pod("right", 4, card=1), pod("z", 4, card=1, assigned=True))
-    reconcile(store, {})
+    store = store_of(pod("a", 4, card=1), pod("right", 4, card=1), pod("z", 4, card=1, assigned=True), memory={})
     store.on_allocate("uid-right", "c0", {1: 4}, 0.0)
     reconcile(store, {"d/right": {"c0": {0: 4}}})
     displaced = {each.pod.name for each in store.candidates() if each.is_displaced}

@@ -74,8 +74,7 @@ def test_before_the_kubelets_record_was_ever_read_marked_records_count() -> None
 
 
 def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() -> None:
-    store = store_of(whole_pod("a", cards="0"), whole_pod("b", cards="1"))
-    reconcile(store, {}, {"d/a": {"c0": {1: 1}}})
+    store = store_of(whole_pod("a", cards="0"), whole_pod("b", cards="1"), whole={"d/a": {"c0": {1: 1}}})
     assert {c.pod.name: c.card_indexes for c in store.candidates(whole=True)} == {"b": (0,)}
     assert store.promised_whole() == {0: "uid-b"}
 

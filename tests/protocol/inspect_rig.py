@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,15 +18,12 @@ from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.apiserver.failures import not_found
-from gcushare_playground.apiserver.objects import Key
 from gcushare_playground.apiserver.proxying import Proxied, Proxy
-from gcushare_playground.apiserver.resources import BY_NAME
-from tests.api_objects import delete
+from tests.api_objects import delete, merge_into
 from tests.extender_objects import Document, node_document, on_card, pod_document
 from tests.protocol.commands import Ran, run_command
 from tests.protocol.extender_rig import Replica, extender_settings, running_replica, until
 
-PODS = BY_NAME["pods"]
 SERVICE = "services/http:gcushare-scheduler-extender:32766"
 """The extender's, among a front's backends."""
 
@@ -75,12 +72,8 @@ class Cluster:
 
     def set_status(self, pod: Document, **status: Any) -> None:
         """Change a pod's status, as its kubelet or the scheduler does."""
-        self.rewrite(pod, lambda old: {**old, "status": {**old.get("status", {}), **status}})
-
-    def rewrite(self, pod: Document, change: Callable[[Document], Document]) -> None:
-        """Change a pod past every rule of the API server."""
         meta = pod["metadata"]
-        self.api.registry.rewrite(PODS, Key(meta["namespace"], meta["name"]), change)
+        merge_into(self.api, "Pod", meta["name"], {"status": status}, meta["namespace"], status_only=True)
 
     def delete(self, name: str, *, namespace: str = "default") -> None:
         """Make a pod disappear."""

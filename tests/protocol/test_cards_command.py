@@ -1,4 +1,4 @@
-"""``gcushare cards``: what a plugin reports over HTTP, here and through the API server."""
+"""``gcushare cards``, of a plugin here and through the API server, and the commands that cordon a card of it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from gcushare.cli.cards.cards import is_loopback
 from gcushare.cli.subcommands import SUBCOMMANDS
 from gcushare.core.units import GIB
 from gcushare.device_plugin.plugin_settings import GrantMode
+from gcushare.vendors import ENFLAME
 from tests.extender_objects import a_pod, as_whole
 from tests.fake_proc import make_proc
 from tests.protocol.commands import Ran, run_command
 from tests.protocol.inspect_rig import Cluster, a_node, cluster, plugin_pod
+from tests.protocol.node_rig import NODE
 from tests.protocol.plugin_rig import PluginRig
 from tests.unit.card_views import busy, card, status
 
@@ -133,6 +135,22 @@ async def test_the_status_has_the_mode_the_holders_and_the_use_of_every_card(rig
 def test_any_certificate_is_accepted_at_the_loopback_alone() -> None:
     hosts = ("127.0.0.1", "[::1]", "localhost", "10.0.0.1", "localhost.example", "127.0.0.1.example")
     assert [host for host in hosts if is_loopback(f"https://{host}:1")] == ["127.0.0.1", "[::1]", "localhost"]
+
+
+async def test_a_cordon_takes_the_cards_units_from_the_node_and_an_uncordon_gives_them_back() -> None:
+    async with PluginRig(cards=(16, 16)) as rig:
+        await rig.until(lambda: ENFLAME.inventory_annotation in rig.node()["metadata"].get("annotations", {}), "cards")
+        kubeconfig = {"KUBECONFIG": str(rig.root / "kubeconfig")}
+        cordon, uncordon = (SUBCOMMANDS[f"{word}-card"].run for word in ("cordon", "uncordon"))
+        ran = await run_command(cordon, NODE, "1", environ=kubeconfig)
+        assert ran[:2] == (0, "card 1 (GCU-1) of node node-1 cordoned: no new pods, running ones stay\n")
+        await rig.until_units(32, allocatable=16)
+        ran = await run_command(cordon, NODE, "GCU-1", environ=kubeconfig)
+        assert ran[:2] == (0, "card 1 (GCU-1) of node node-1 is cordoned already\n")
+        ran = await run_command(uncordon, NODE, "GCU-1", environ=kubeconfig)
+        assert ran[:2] == (0, "card 1 (GCU-1) of node node-1 uncordoned\n")
+        await rig.until_units(32)
+        assert ENFLAME.cordon_annotation not in rig.node()["metadata"]["annotations"]
 
 
 PLUGIN = "gcushare-device-plugin-x7"

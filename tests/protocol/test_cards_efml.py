@@ -63,14 +63,10 @@ def test_either_api_reports_all_of_a_card(
     assert library.use(1) == use
 
 
-def test_a_library_with_both_apis_is_used_through_its_own(tmp_path: Path) -> None:
-    library = EfmlLibrary(str(install_fake("efml", tmp_path).path), NO_BUS, ignore_call)
-    assert library.open() == f"{tmp_path}/libefml.so, own API"
-
-
-def test_the_nvml_shaped_api_is_the_way_if_the_own_cannot_be_initialised(tmp_path: Path) -> None:
-    library = EfmlLibrary(str(install_fake("efml", tmp_path, "fail EfmlInit * 13").path), NO_BUS, ignore_call)
-    assert library.open() == f"{tmp_path}/libefml.so, NVML-shaped API"
+@pytest.mark.parametrize(("rule", "api"), [("", "own API"), ("fail EfmlInit * 13", "NVML-shaped API")])
+def test_a_library_with_both_apis_is_used_through_its_own_if_it_can(tmp_path: Path, rule: str, api: str) -> None:
+    library = EfmlLibrary(str(install_fake("efml", tmp_path, rule).path), NO_BUS, ignore_call)
+    assert library.open() == f"{tmp_path}/libefml.so, {api}"
     assert isinstance(library.describe(0), Card)
 
 
@@ -216,15 +212,6 @@ def test_a_library_that_does_not_list_processes_is_not_taken_for_a_card_without_
     fake: FakeKind, call: str, tmp_path: Path
 ) -> None:
     assert opened(install_fake(fake, tmp_path, f"absent {call} * 3")).use(0).processes is None
-
-
-def test_every_call_is_announced_before_it_is_made(tmp_path: Path) -> None:
-    calls: list[str] = []
-    library = EfmlLibrary(str(install_fake("efml_native", tmp_path).path), NO_BUS, calls.append)
-    library.open()
-    library.health(0)
-    library.close()
-    assert calls == ["EfmlInit", "EfmlGetDevIsHealth", "EfmlShutdown"]
 
 
 def test_a_file_that_is_no_library_is_refused_with_the_loaders_words(tmp_path: Path) -> None:

@@ -69,14 +69,6 @@ def health_of(monitor: CardMonitor) -> list[Health]:
     return [each.health for each in monitor.snapshot.cards]
 
 
-async def test_cards_appear_with_health_and_use(tmp_path: Path) -> None:
-    async with monitoring(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, changes):
-        await changes.until_healthy(True, True)
-        assert health_of(monitor) == [Health.HEALTHY, Health.HEALTHY]
-        assert [use.temperature_celsius for use in monitor.snapshot.uses.values()] == [41.5, 42.5]
-        assert (monitor.problem, monitor.snapshot.driver) == ("", "1.2.3.4")
-
-
 async def test_every_waiter_for_a_poll_gets_each_once_and_later_ones_in_their_turn(tmp_path: Path) -> None:
     async with monitoring(isolated(install_fake("efml", tmp_path)), QUICK) as (monitor, _):
         assert await monitor.wait_poll(0) == monitor.polls, "one that is over already is not waited for"

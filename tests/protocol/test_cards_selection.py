@@ -14,8 +14,6 @@ from gcushare.cards.simulated.source import SimulatedSource
 from gcushare.core.errors import ConfigError, DeviceError
 from tests.native.libraries import FakeLibrary, install_fake
 
-EVENT_TIMEOUT_S = 60.0
-
 
 def auto_of(folder: Path, prefer: str = "efml") -> tuple[AutoSource, FakeLibrary, FakeLibrary]:
     """An auto source over both fakes."""
@@ -106,17 +104,6 @@ def test_a_file_that_describes_no_cards_but_fills_the_memory_is_refused(tmp_path
     path.write_text("#" * (5 << 20))
     with pytest.raises(ConfigError, match="larger than"):
         SimulatedSource(path)
-
-
-async def test_a_card_falls_sick_recovers_and_goes_with_its_file(path: Path, simulated: SimulatedSource) -> None:
-    write(path, "cards: [{memory: 16GiB}, {memory: 16GiB, health: unhealthy, reason: too hot}]")
-    assert await simulated.wait_event(EVENT_TIMEOUT_S)
-    readings = (await simulated.list_cards()).readings
-    assert [each.reason for each in readings.values()] == ["", "too hot"]
-    write(path, "{count: 1, memory: 16GiB}")
-    assert await simulated.wait_event(EVENT_TIMEOUT_S)
-    report = await simulated.list_cards()
-    assert (len(report.cards), [each.healthy for each in report.readings.values()]) == (1, [True])
 
 
 @pytest.mark.parametrize("broken", ["{count: 2, mem", "{count: two, memory: 1GiB}", None])

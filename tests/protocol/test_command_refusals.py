@@ -129,9 +129,3 @@ async def test_a_node_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig
         assert (answer.code, answer.out) == (1, ""), name
         first = answer.err.splitlines()[0]
         assert first == "error: there is no node 'nope'; 'kubectl get nodes' lists them", name
-
-
-async def test_a_pod_that_does_not_exist_is_reported_by_its_name(rig: DoctorRig) -> None:
-    answer = await rig.call(main_gcushare, ("explain", "nope"))
-    assert answer.code == 1
-    assert answer.err.splitlines()[0] == "error: there is no pod 'nope' in namespace 'default'"

@@ -264,14 +264,6 @@ def mounted_read_only(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-async def test_a_filesystem_that_is_mounted_read_only(tmp_path: Path) -> None:
-    host_with(tmp_path, "kubeadm-1.29.yaml")
-    with mounted_read_only(tmp_path / "opt/gcushare"):
-        words = await refused(tmp_path, "--files-dir=/opt/gcushare")
-    assert "cannot write '/opt/gcushare/" in words
-    assert "Read-only file system" in words
-
-
 async def test_a_unit_below_a_read_only_usr_is_changed_by_the_drop_in_that_the_message_advises(tmp_path: Path) -> None:
     unit, version = "/usr/lib/systemd/system/kube-scheduler.service", "--scheduler-version=1.30"
     host = Host(tmp_path)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -131,30 +129,6 @@ async def test_a_scheduler_counts_only_if_root_the_kubelet_or_the_unit_started_i
     assert (await find_process(tmp_path, unit, ENDPOINT) is not None) is is_found
 
 
-async def test_a_real_process_is_seen_with_its_arguments() -> None:
-    words = ("kube-scheduler", "-c", "input()", "--secure-port=61999")
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*words, executable=sys.executable, stdin=pipe, stderr=pipe)
-    try:
-        found = await find_process(Path("/proc"), "", HealthEndpoint("https", "127.0.0.1", 61999))
-        assert found is not None
-        assert found.instance.startswith(f"{process.pid}@")
-        assert found.arguments[-1] == "--secure-port=61999"
-    finally:
-        process.kill()
-        await process.wait()
-
-
-class Scripted:
-    """A scheduler that is seen differently as time passes."""
-
-    def __init__(self, clock: ManualClock, seen: Callable[[float], PollResult]) -> None:
-        self._clock, self._seen, self._start = clock, seen, clock.seconds
-
-    async def poll(self, endpoint: HealthEndpoint) -> PollResult:
-        return self._seen(self._clock.seconds - self._start)
-
-
 def scheduler(instance: str, flag: str = "--config=/new") -> Running:
     return Running(instance, ("kube-scheduler", flag))
 
@@ -166,7 +140,11 @@ async def waited(seen: Callable[[float], PollResult]) -> float:
     """Wait on a clock of our own; how long it took."""
     clock = ManualClock()
     start = clock.seconds
-    await wait_for_scheduler(Scripted(clock, seen).poll, ENDPOINT, AWAITED, clock, LIMITS, "1")
+
+    async def poll(_: HealthEndpoint) -> PollResult:
+        return seen(clock.seconds - start)
+
+    await wait_for_scheduler(poll, ENDPOINT, AWAITED, clock, LIMITS, "1")
     return clock.seconds - start
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator
 
 import pytest
 
+from gcushare.cluster.metrics_text import MetricsPage, parse_figures
 from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARD_POLICY
 from gcushare_playground.apiserver import FailBefore, Fault
@@ -19,12 +19,17 @@ from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_setti
 PREFIX = ENFLAME.url_prefix
 REASON = "insufficient GCU Memory in one gcu device"
 CARD = ENFLAME.record.card_index
+RESULTS = "gcushare_extender_results_total"
 
 
 @pytest.fixture
 async def rig() -> AsyncIterator[ExtenderRig]:
     async with ExtenderRig() as running:
         yield running
+
+
+async def figures(rig: ExtenderRig) -> MetricsPage:
+    return parse_figures((await rig.get("/metrics"))[1])
 
 
 async def test_the_manuals_four_pods_get_the_manuals_cards(rig: ExtenderRig) -> None:
@@ -68,26 +73,14 @@ async def test_preempt_names_the_pods_that_free_one_card_and_break_no_budget(rig
 
 
 class TestExplain:
-    async def test_a_waiting_pod_is_explained_as_json_and_as_text(self, rig: ExtenderRig) -> None:
-        await rig.add_nodes(node_document("node-1", 16))
-        await rig.schedule("a", 10, ["node-1"])
-        await rig.add_pods(pod_document("b", 12))
-
-        document = await rig.get_json(f"{PREFIX}/explain/default/b")
-        assert (document["state"], document["largestThatFitsNow"]) == ("waits", 6)
-        assert document["remedy"] == {"node": "node-1", "pods": ["default/a"], "preemption": False}
-        status, text = await rig.get(f"{PREFIX}/explain/default/b", {"Accept": "text/plain, application/json;q=0.5"})
-        assert status == 200
-        assert "needs 12 GB in one card" in text
-        assert "best card free: 6 GB (card 0 of node-1)" in text
-
     async def test_a_stranger_learns_no_uid(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-1", 16))
         await rig.schedule("bound", 10, ["node-1"])
         await rig.add_pods(pod_document("waits", 12), pod_document("refused", 4, annotations={CARD_POLICY: "best"}))
         for name in ("bound", "waits", "refused"):
             _, document = await rig.get(f"{PREFIX}/explain/default/{name}")
-            _, text = await rig.get(f"{PREFIX}/explain/default/{name}", {"Accept": "text/plain"})
+            readers = {"Accept": "text/plain, application/json;q=0.5"}
+            _, text = await rig.get(f"{PREFIX}/explain/default/{name}", readers)
             assert rig.pod(name)["metadata"]["uid"] not in document + text
             assert text.startswith(f"pod default/{name}: ")
 
@@ -96,21 +89,20 @@ class TestRoot:
     async def test_metrics_tell_units_answers_and_leadership(self, rig: ExtenderRig) -> None:
         await rig.add_nodes(node_document("node-1", offered=[card(0, 16), card(1, 4)]))
         await rig.schedule("a", 10, ["node-1"])
-        _, text = await rig.get("/metrics")
-
-        figures = dict(re.findall(r"^(gcushare_[a-z_]+(?:\{[^}]*\})?) (\S+)$", text, re.MULTILINE))
-        assert figures['gcushare_units_total{unit="1",vendor="enflame"}'] == "20.0"
-        assert figures['gcushare_units_granted{unit="1",vendor="enflame"}'] == "10.0"
-        assert figures['gcushare_units_free{unit="1",vendor="enflame"}'] == "10.0"
-        assert figures['gcushare_fragmentation{request="4",unit="1",vendor="enflame"}'] == "0.0"
-        results = 'gcushare_extender_results_total{reason="",result="fits",vendor="enflame",verb="filter"}'
-        assert figures[results] == "1.0"
+        page = await figures(rig)
+        of_units = [
+            page.sum(f"gcushare_units_{each}", unit="1", vendor="enflame") for each in ("total", "granted", "free")
+        ]
+        assert of_units == [20, 10, 10]
+        assert page.sum(RESULTS, reason="", result="fits", vendor="enflame", verb="filter") == 1
+        assert page.sum("gcushare_extender_request_seconds_count", vendor="enflame", verb="bind") == 1
+        assert page.sum("gcushare_leader") == 1
+        assert page.least("gcushare_watch_age_seconds", resource="pods") < 60
+        text = (await rig.get("/metrics"))[1]
+        assert 'gcushare_fragmentation{request="4",unit="1",vendor="enflame"} 0.0' in text
         never = 'gcushare_extender_results_total{reason="forbidden",result="error",vendor="enflame",verb="bind"}'
-        assert figures[never] == "0.0", "a first error can be seen to be one more"
-        assert figures['gcushare_extender_request_seconds_count{vendor="enflame",verb="bind"}'] == "1.0"
-        assert figures["gcushare_leader"] == "1.0"
-        assert float(figures['gcushare_watch_age_seconds{resource="pods"}']) < 60
-        assert figures['gcushare_ledger_drifts_total{vendor="enflame"}'] == "0.0"
+        assert f"{never} 0.0" in text, "a first error can be seen to be one more"
+        assert 'gcushare_ledger_drifts_total{vendor="enflame"} 0.0' in text
 
 
 class TestHostile:
@@ -123,6 +115,7 @@ class TestHostile:
             status, answer = await rig.post(verb, b"not JSON")
             assert status == 400
             assert "not JSON" in answer["error"]
+            assert (await figures(rig)).sum(RESULTS, reason="malformed", result="refused", verb=verb) == 1
 
     async def test_a_wrong_address_is_reported(self, rig: ExtenderRig) -> None:
         for method, path, status in (
@@ -180,7 +173,8 @@ async def test_it_answers_no_one_before_it_has_read_the_cluster() -> None:
         for verb in ("filter", "prioritize", "bind", "preempt"):
             status, answer = await rig.post(verb, b"{}")
             assert (status, "not read yet" in answer["error"]) == (503, True)
-        assert await results(rig, "filter") == {("not_ready", "turned_away", "enflame"): 1.0}
+        turned_away = {"reason": "not_ready", "result": "turned_away", "vendor": "enflame"}
+        assert (await figures(rig)).sum(RESULTS, verb="filter", **turned_away) == 1
         assert (await rig.get(f"{PREFIX}/inspect"))[0] == 503
         assert (await rig.get("/readyz"))[0] == 503
         assert (await rig.get("/healthz"))[0] == 200
@@ -188,26 +182,6 @@ async def test_it_answers_no_one_before_it_has_read_the_cluster() -> None:
         await rig.api.start()
         await rig.until_serving(replica)
         assert (await rig.get("/readyz"))[0] == 200
-
-
-_LINE = re.compile(r"^(gcushare_[a-z_]+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'([a-z]+)="([^"]*)"')
-
-
-async def figures(rig: ExtenderRig, name: str, **wanted: str) -> dict[tuple[str, ...], float]:
-    """The figures above 0 of one metric by the values of their other labels, in the order of the labels' names."""
-    _, text = await rig.get("/metrics")
-    found: dict[tuple[str, ...], float] = {}
-    for series, labels, value in _LINE.findall(text):
-        reported = dict(_LABEL.findall(labels))
-        if series == name and wanted.items() <= reported.items() and float(value):
-            found[tuple(reported[key] for key in sorted(reported) if key not in wanted)] = float(value)
-    return found
-
-
-async def results(rig: ExtenderRig, verb: str) -> dict[tuple[str, ...], float]:
-    """Answers by reason, result and vendor."""
-    return await figures(rig, "gcushare_extender_results_total", verb=verb)
 
 
 async def test_a_failed_bind_counts_for_the_vendor_whose_pod_it_is() -> None:
@@ -224,17 +198,11 @@ async def test_a_failed_bind_counts_for_the_vendor_whose_pod_it_is() -> None:
         await rig.bind(forbidden, "gpu")
         await rig.post("bind", b"not JSON")
 
-        assert await results(rig, "bind") == {
-            ("declined", "refused", "aliyun"): 1.0,
-            ("forbidden", "error", "aliyun"): 1.0,
-            ("malformed", "refused", "enflame"): 1.0,
-        }
-
-
-async def test_calls_that_end_in_an_error_of_http_are_counted_too(rig: ExtenderRig) -> None:
-    for verb in ("prioritize", "preempt"):
-        assert (await rig.post(verb, b"not JSON"))[0] == 400
-        assert await results(rig, verb) == {("malformed", "refused", "enflame"): 1.0}
+        page = await figures(rig)
+        for reason, result in (("declined", "refused"), ("forbidden", "error"), ("malformed", "refused")):
+            vendor = "enflame" if reason == "malformed" else "aliyun"
+            assert page.sum(RESULTS, verb="bind", reason=reason, result=result, vendor=vendor) == 1, reason
+        assert page.sum(RESULTS, verb="bind") == 3
 
 
 async def test_what_became_of_events_and_of_large_requests_is_reported(rig: ExtenderRig) -> None:
@@ -244,9 +212,10 @@ async def test_what_became_of_events_and_of_large_requests_is_reported(rig: Exte
     await until(lambda: rig.replica.extender.recorder.counters["posted"] == 1)
     await rig.post("filter", json.dumps("x" * 10_000_000).encode())
 
-    assert await figures(rig, "gcushare_events_total") == {("posted",): 1.0}
-    assert await figures(rig, "gcushare_refusal_reports_total") == {("reported", "enflame"): 1.0}
-    assert await figures(rig, "gcushare_turned_away_total") == {("size",): 1.0}
+    page = await figures(rig)
+    assert page.sum("gcushare_events_total", outcome="posted") == 1
+    assert page.sum("gcushare_refusal_reports_total", outcome="reported", vendor="enflame") == 1
+    assert page.sum("gcushare_turned_away_total", cause="size") == 1
 
 
 async def test_one_nodes_inventory_ends_and_hides_nothing_of_the_others() -> None:

@@ -174,13 +174,6 @@ def set_label(rig: ExtenderRig, name: str, value: str | None) -> None:
     merge_into(rig.api, "Pod", name, {"metadata": {"labels": {LEADS_LABEL: value}}})
 
 
-async def test_the_label_by_which_the_service_selects_moves_to_the_next_leader(labelled: Pair) -> None:
-    rig, leader, follower = labelled
-    await leader.stop()
-    await rig.until_serving(follower)
-    await until(lambda: labels(rig) == {"extender-b"})
-
-
 async def test_a_label_that_others_write_or_that_comes_late_is_put_right(labelled: Pair) -> None:
     rig, _, _ = labelled
     set_label(rig, "extender-b", "gcushare-scheduler-extender")

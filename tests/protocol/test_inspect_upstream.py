@@ -10,9 +10,7 @@ it holds; without ``CARD:`` what it asks for, and with ``!`` its record is damag
 
 from __future__ import annotations
 
-import asyncio
 import re
-import subprocess
 from pathlib import Path
 
 import aiohttp
@@ -105,30 +103,6 @@ async def test_enflames_table_is_the_same_with_its_own_words(path: Path, tmp_pat
         assert await printed(found, path) == {
             argv: text.replace("GPU", "GCU").replace("(GiB)", "(GB)") for argv, text in outputs_of(path).items()
         }
-
-
-TOOLS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
-    ((), ("awk", "$NF ~ /^[0-9]+\\/[0-9]+$/ {print $1, $NF}"), "gpu-1 13/30\ngpu-2 2/30\n"),
-    ((), ("sed", "-nE", "s/.*\\(([0-9]+)%\\).*/\\1/p"), "25\n"),
-    ((), ("cut", "-d", " ", "-f", "1"), "NAME\ngpu-1\ngpu-2\n" + "-" * 53 + "\nAllocated/Total\n15/60\n"),
-    (("-d",), ("awk", '$1 == "NAME:" {node = $2} $1 == "Total" {print node, $3}'), "gpu-1 30\ngpu-2 30\n"),
-    (("-d",), ("awk", 'NF == 4 && $2 != ":" && $3 ~ /^[0-9]+$/ {print $2 "/" $1, $3 + $4}'), "team-b/fine 2\n"),
-    (("-d", "gpu-1"), ("grep", "-cE", "^[a-z-]+ +[a-z-]+( +[0-9]+){3} +$"), "3\n"),
-    (("-d",), ("sed", "-n", "$s/.*Cluster: *\\([0-9]*\\).*/\\1/p"), "15\n"),
-)
-
-
-async def test_tools_that_read_both_streams_find_the_figures(tmp_path: Path) -> None:
-    path = next(path for path in FILES if path.stem == "waiting")
-    async with cluster(tmp_path, names=NAMES["gpushare"]) as found:
-        found.put(*cluster_of(path))
-        for argv, words, expected in TOOLS:
-            ran = await found.call(*argv)
-            read = await asyncio.to_thread(
-                subprocess.run, words, input=ran.err + ran.out, capture_output=True, text=True
-            )
-            assert (read.returncode, read.stderr) == (0, ""), words
-            assert re.sub(" +$", "", read.stdout, flags=re.MULTILINE) == expected, words
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.documents")), ids=lambda path: path.stem)

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from gcushare.cluster.explaining import Question
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
-from gcushare.core.explain.explanation import MAX_REMEDIES_TRIED
+from gcushare.core.explain.explanation import MAX_REMEDIES_TRIED, Explanation
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     BURST_TOKENS,
@@ -130,6 +131,78 @@ async def test_a_pod_that_waits_no_more_when_it_is_its_turn_is_not_reported(
         await bench.time.settle()
 
     assert [name for name, _, _ in bench.noted.events] == ["b"]
+
+
+async def test_what_was_said_of_a_node_whose_cards_were_not_known_is_corrected_once_they_are() -> None:
+    """The kubelet of a node that has just joined counts its cards before the extender has read their record."""
+    bench = Bench(small_state())
+    bench.state.refused_on.record("uid-a", frozenset({"node-1", "node-2"}))
+    async with bench.running():
+        bench.refuse("a", 20)
+        await bench.heard()
+        bench.state.node_applied(a_node("node-3", 8))
+        bench.state.node_applied(a_node("node-2", 16))
+        await bench.heard()
+        bench.state.node_applied(a_node("node-2", 16, 16))
+        await bench.time.settle()
+
+    first, second = (message for _, _, message in bench.noted.events)
+    assert first == (
+        "needs 20 GB in one card; best card free: 6 GB (card 0 of node-1); total free 6 of 16 GB; 1 node: no card that "
+        "is large enough; 1 node: its cards are not known yet, or cannot be read; it may fit once the cards of node-2 "
+        "are known"
+    )
+    assert second.endswith("it can never fit: the largest usable card has 16 GB, of the nodes asked about")
+    assert bench.noted.corrections == [second]
+
+
+async def test_nothing_is_corrected_of_a_pod_that_fits_once_the_cards_are_known() -> None:
+    bench = Bench(small_state())
+    bench.state.refused_on.record("uid-a", frozenset({"node-2"}))
+    async with bench.running():
+        bench.refuse("a", 12)
+        await bench.heard()
+        bench.state.node_applied(a_node("node-2", 16))
+        await bench.time.settle()
+
+    ((_, _, message),) = bench.noted.events
+    assert message.endswith("it may fit once the cards of node-2 are known")
+
+
+async def test_an_explanation_that_cards_overtook_is_not_reported() -> None:
+    bench = Bench(small_state())
+    bench.state.refused_on.record("uid-a", frozenset({"node-2"}))
+    gather = bench.explains.gather
+
+    async def gather_late(question: Question) -> Explanation:
+        found = await gather(question)
+        bench.state.node_applied(a_node("node-2", 8))
+        return found
+
+    bench.explains.gather = gather_late  # type: ignore[method-assign]
+    async with bench.running():
+        bench.refuse("a", 12)
+        await bench.heard()
+
+    ((_, _, message),) = bench.noted.events
+    assert "node-2 are known" not in message
+    assert message.startswith("needs 12 GB in one card; kube-scheduler asked about 1 of 2 nodes")
+
+
+@pytest.mark.slow
+async def test_nodes_whose_cards_stay_unknown_are_bounded() -> None:
+    bench = Bench(small_state())
+    async with bench.running():
+        for number in range(70):
+            bench.state.refused_on.record(f"uid-p{number}", frozenset({f"new-{number:02}"}))
+            bench.refuse(f"p{number}", 12)
+            await bench.heard()
+        for number in range(70):
+            bench.state.node_applied(a_node(f"new-{number:02}", 8))
+        for _ in range(140):
+            await bench.time.pass_(0.1)
+
+    assert [name for name, _, _ in bench.noted.events[70:]] == [f"p{number}" for number in range(6, 70)]
 
 
 @pytest.mark.slow

@@ -66,8 +66,8 @@ class Desk:
     server: EventServer
     time: VirtualTime
 
-    async def record(self, message: str, reason: str = "NoRoom", *, warning: bool = False) -> None:
-        self.recorder.record(POD, reason, message, warning=warning)
+    async def record(self, message: str, reason: str = "NoRoom", **options: bool) -> None:
+        self.recorder.record(POD, reason, message, **options)
         await self.time.settle()
 
 
@@ -103,6 +103,14 @@ async def test_repeats_within_a_minute_are_counted_in_the_next_post() -> None:
         assert here.server.requests == ["create", "repeat"]
         assert here.server.shown == [("NoRoom", "still no room", 101)]
         assert here.recorder.counters["merged"] == 99
+
+
+async def test_what_corrects_an_event_does_not_wait_for_its_minute() -> None:
+    async with desk() as here:
+        await here.record("it may fit")
+        await here.record("it can never fit", corrects=True)
+        assert here.server.requests == ["create", "repeat"]
+        assert here.server.shown == [("NoRoom", "it can never fit", 2)]
 
 
 async def test_what_is_recorded_while_a_post_is_under_way_waits_as_well() -> None:

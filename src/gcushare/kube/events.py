@@ -91,15 +91,21 @@ class EventRecorder:
         self.counters: Counter[str] = Counter()
         """Events by outcome, for metrics: posted; merged, which the next post of their series has; dropped; failed."""
 
-    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        """Queue an event. Returns at once and never raises. ``message`` is cut to the API server's limit."""
+    def record(
+        self, about: ObjectReference, reason: str, message: str, *, warning: bool = False, corrects: bool = False
+    ) -> None:
+        """Queue an event. Returns at once and never raises. ``message`` is cut to the API server's limit.
+
+        ``corrects``: the last of its series is no longer true, so this one is posted within the interval, too.
+        """
         key = (about.kind, about.namespace, about.name, about.uid, reason)
         series = self._series.setdefault(key, _Series(about, reason))
         if len(self._series) > self._limits.series:
             self._series.popitem(last=False)
         self._series.move_to_end(key)
         series.warning, series.message = warning, cut_message(message)
-        if series.queued or self._clock.monotonic() < series.posted_at + self._limits.interval_s:
+        is_soon = self._clock.monotonic() < series.posted_at + self._limits.interval_s
+        if series.queued or (is_soon and not corrects):
             series.pending += 1
             self.counters["merged"] += 1
         elif len(self._queue) >= self._limits.queue:

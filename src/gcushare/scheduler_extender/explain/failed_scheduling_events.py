@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from typing import Protocol
 
 from gcushare.core.explain.reason_text import summarise
 from gcushare.core.log_fields import fields
+from gcushare.core.nodes import NodeState
 from gcushare.kube.clock import Clock
 from gcushare.kube.events import about_pod
 from gcushare.kube.write_rate import TokenBucket
@@ -25,6 +27,8 @@ REFUSED_WHOLE_REASON = "InsufficientWholeCards"
 
 _MAX_REMEMBERED = 4096
 _MAX_QUEUED = 256
+_MAX_AWAITED = 64
+"""Nodes without known cards that pods have an Event about."""
 
 NODES_PER_TOKEN = 50
 TOKENS_PER_S = 50.0
@@ -41,15 +45,17 @@ _INTERVAL_S = 60.0
 class Events(Protocol):
     """The port for events; ``kube.events.EventRecorder`` is an implementation."""
 
-    def record(self, about: ObjectReference, reason: str, message: str, *, warning: bool = False) -> None:
-        """Queue an event, and return at once."""
+    def record(
+        self, about: ObjectReference, reason: str, message: str, *, warning: bool = False, corrects: bool = False
+    ) -> None:
+        """Queue an event, and return at once. ``corrects``: the last one is no longer true."""
 
 
 class FailedSchedulingReporter:
     """Reports the pods that filter refused, each at most once a minute.
 
     ``on_refused`` is called on filter's path and only queues; ``run`` explains and reports. All pods with the same
-    question are reported together.
+    question are reported together. Where the cards of a node were not known, they are reported again once they are.
     """
 
     def __init__(self, explains: ExplainService, events: Events, *, clock: Clock) -> None:
@@ -59,7 +65,12 @@ class FailedSchedulingReporter:
         self._bucket = TokenBucket(TOKENS_PER_S, BURST_TOKENS, self._clock)
         self._reported: OrderedDict[str, float] = OrderedDict()
         self._queue: OrderedDict[str, SchedulingRequest] = OrderedDict()
+        self._awaiting: OrderedDict[str, dict[str, SchedulingRequest]] = OrderedDict()
+        """By node and uid: pods that have an Event saying that the node's cards are not known."""
+        self._corrected: set[str] = set()
+        """Queued pods that have an Event that is no longer true."""
         self._wake = asyncio.Event()
+        explains.listen(self._on_node_change)
         self.counters: Counter[str] = Counter()
         """Refused pods, for metrics: reported; dropped because too many were queued, until the scheduler's next try."""
 
@@ -79,6 +90,26 @@ class FailedSchedulingReporter:
         self._queue[uid] = request
         self._wake.set()
 
+    def _on_node_change(self, node: NodeState) -> None:
+        if not self._awaiting or not node.known:
+            return
+        for uid, request in self._awaiting.pop(node.name, {}).items():
+            self._reported.pop(uid, None)
+            self.on_refused(request)
+            if uid in self._queue:
+                self._corrected.add(uid)
+
+    def _await_cards(self, names: Iterable[str], pods: Iterable[SchedulingRequest]) -> None:
+        """Remember to report pods again once a node's cards are known."""
+        for name in names:
+            awaiting = self._awaiting.setdefault(name, {})
+            awaiting.update((request.pod.uid, request) for request in pods)
+            while len(awaiting) > _MAX_QUEUED:
+                del awaiting[next(iter(awaiting))]
+            self._awaiting.move_to_end(name)
+        while len(self._awaiting) > _MAX_AWAITED:
+            self._awaiting.popitem(last=False)
+
     async def run(self) -> None:
         """Report until cancelled."""
         while True:
@@ -95,15 +126,21 @@ class FailedSchedulingReporter:
             await self._bucket.take()
         found = await self._explains.gather(question)
         pods = await self._explains.find_alike(question, list(self._queue.values()))
+        if any(map(self._explains.knows_cards_of, found.awaited)):
+            return  # They came meanwhile: explain it again.
         for request in pods:
             del self._queue[request.pod.uid]
+        corrected = self._corrected - self._queue.keys()
+        self._corrected -= corrected
         if found.nodes_fit:
             return
+        self._await_cards(found.awaited, pods)
         summary, turns = summarise(found), CooperativeYield(_REPORTED_PER_TURN)
         for request in pods:
             if self._explains.waits(request):
                 pod, reason = request.pod, REFUSED_WHOLE_REASON if request.cards.whole else REFUSED_REASON
                 logger.info("no node fits %s", fields(pod=pod, uid=pod.uid, reason=summary))
-                self._events.record(about_pod(pod), reason, summary, warning=True)
+                corrects = pod.uid in corrected
+                self._events.record(about_pod(pod), reason, summary, warning=True, corrects=corrects)
                 self.counters["reported"] += 1
             await turns.after()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from gcushare.cluster.explaining import Question, examine
@@ -12,6 +12,7 @@ from gcushare.core.assignments import Assignment
 from gcushare.core.errors import NotFoundError
 from gcushare.core.explain.explanation import Explainer, Explanation
 from gcushare.core.fit_index import Shape
+from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -72,6 +73,14 @@ class ExplainService:
             (each for each in held if (each.pod.namespace, each.pod.name) == (namespace, name)),
         )
         return next((each for each in found if each is not None), None) or state.claims.find_sharer(namespace, name)
+
+    def listen(self, listener: Callable[[NodeState], None]) -> None:
+        """Call ``listener`` with each node that changed."""
+        self._state.ledger.listen(listener)
+
+    def knows_cards_of(self, name: str) -> bool:
+        node = self._state.ledger.nodes.get(name)
+        return node is not None and node.known
 
     def waits(self, request: SchedulingRequest) -> bool:
         """Whether a pod that was refused still exists and has no cards."""

@@ -34,26 +34,19 @@ class Storm:
     """Of everything else that is drawn, such as which answers are lost."""
 
     def schedule(self, planted: str = "") -> Schedule:
-        """The run of it, with a bug."""
-        drawn = planned(self.actions, planted, self.nodes, self.mode, self.length_s)
-        return replace(drawn, settings=replace(drawn.settings, has_limits=self.has_limits, seed=self.seed))
+        """A run of only these actions, in the order of their times, with a bug; calm comes after the length."""
+        drawn = make_schedule(0, rounds=1, planted=planted)
+        settings = replace(
+            drawn.settings, nodes=self.nodes, vendor="enflame", mode=self.mode, old_scheduler=False, clock_drift=0.0,
+            replicas=len(EXTENDERS), lease=OUR_LEASE, has_limits=self.has_limits, seed=self.seed,
+        )  # fmt: skip
+        ordered = tuple(sorted(self.actions, key=lambda action: action.at_s))
+        return replace(drawn, settings=settings, actions=ordered, rounds=((self.length_s, self.length_s + 130.0),))
 
 
-def planned(
-    actions: tuple[Action, ...],
-    planted: str = "",
-    nodes: tuple[tuple[int, ...], ...] = TWO_CARDS,
-    mode: GrantMode = GrantMode.MEMORY,
-    length_s: float = 140.0,
-) -> Schedule:
-    """A run of only these actions, in the order of their times; calm comes after this length."""
-    drawn = make_schedule(0, rounds=1, planted=planted)
-    settings = replace(
-        drawn.settings, nodes=nodes, vendor="enflame", mode=mode, old_scheduler=False, clock_drift=0.0,
-        replicas=len(EXTENDERS), lease=OUR_LEASE,
-    )  # fmt: skip
-    ordered = tuple(sorted(actions, key=lambda action: action.at_s))
-    return replace(drawn, settings=settings, actions=ordered, rounds=((length_s, length_s + 130.0),))
+def planned(actions: tuple[Action, ...], planted: str = "") -> Schedule:
+    """A run of only these actions."""
+    return Storm("", actions).schedule(planted)
 
 
 def create(at_s: float, name: str, units: int, grace: int = 1, apart: str = "") -> Action:

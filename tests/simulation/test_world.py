@@ -13,15 +13,7 @@ from typing import Any
 import pytest
 from simulation.claims_schedule import CLAIM_BUGS, NUMBER_KINDS, make_claims_schedule
 from simulation.claims_schedule import KINDS as CLAIM_KINDS
-from simulation.drawing import (
-    ADMINS,
-    FAULTS,
-    LIMIT_FAULTS,
-    LONG_FAULTS,
-    NUMBER_FAULTS,
-    USERS,
-    make_schedule,
-)
+from simulation.drawing import ADMINS, FAULTS, LIMIT_FAULTS, LONG_FAULTS, NUMBER_FAULTS, USERS, make_schedule
 from simulation.forgeries import FORGERIES, SECRET_FAULTS
 from simulation.host_schedule import KINDS, make_host_schedule
 from simulation.loop import START_S, SimulatedLoop

@@ -17,16 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.core.errors import (
-    ConfigError,
-    ConflictError,
-    DeviceError,
-    ForbiddenError,
-    NotFoundError,
-    Refused,
-    RemoteContractError,
-    RetryableError,
-)
+from gcushare.core.errors import ConfigError, Refused, RetryableError
 from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import EXIT_STATUS, exit_code_for
 from gcushare.runtime.settings import parsers
@@ -85,11 +76,6 @@ def test_each_problem_of_the_settings_is_one_line_and_the_code_is_two() -> None:
     [
         (ConfigError("a", "b"), 2),
         (Refused("full"), 1),
-        (NotFoundError("no node"), 1),
-        (ConflictError("changed"), 1),
-        (ForbiddenError("no right"), 1),
-        (DeviceError("card gone"), 1),
-        (RemoteContractError("bad id"), 1),
         (RetryableError("API server away"), 75),
         (ValueError("a defect"), 70),
     ],

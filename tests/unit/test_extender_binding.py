@@ -255,8 +255,9 @@ async def test_the_authors_card_policy_and_choice_of_cards_are_obeyed() -> None:
 
 
 class TestLeadership:
-    async def test_a_follower_binds_nothing_and_names_the_leader(self) -> None:
-        rig = Rig(a_pod("a"), office=Office(is_leader=False))
+    @pytest.mark.parametrize("office", [Office(is_leader=False), Office(questions_left=1)], ids=["never", "to send"])
+    async def test_who_leads_no_more_binds_nothing_and_names_the_leader(self, office: Office) -> None:
+        rig = Rig(a_pod("a"), office=office)
         with pytest.raises(NotLeader, match="the leader is another"):
             await rig.bind()
 
@@ -268,14 +269,6 @@ class TestLeadership:
         await rig.bind()
 
         assert set(rig.office.margins) == {QUICK.attempt_s}
-
-    async def test_leadership_lost_between_reserving_and_sending_sends_nothing(self) -> None:
-        rig = Rig(a_pod("a"), office=Office(questions_left=1))
-        with pytest.raises(NotLeader):
-            await rig.bind()
-
-        assert rig.cluster.bindings == []
-        assert rig.used() == [0, 0]
 
     async def test_leadership_lost_between_two_attempts_keeps_what_may_still_come_true(self) -> None:
         rig = Rig(a_pod("a"), office=Office(questions_left=2))

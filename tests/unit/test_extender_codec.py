@@ -116,16 +116,6 @@ def test_bind_arguments_need_every_field() -> None:
             )
 
 
-def test_whole_nodes_are_answered_as_they_came_and_names_as_names() -> None:
-    items = [{"metadata": {"name": name}, "spec": {"odd": [1.50, None]}} for name in ("a", "b")]
-    whole = {"Pod": json.loads(HEAD), "Nodes": {"items": items}, "NodeNames": None}
-    asked = extender.decode_asked_nodes(extender.FilterDecoder().decode(json.dumps(whole).encode()), MOST)
-
-    assert list(asked.names) == ["a", "b"]
-    answer = json.loads(asked.encode_answer(["b"]))
-    assert (answer["Nodes"]["kind"], answer["Nodes"]["items"], answer["NodeNames"]) == ("NodeList", items[1:], None)
-
-
 def test_both_forms_of_victims_are_the_same_proposal() -> None:
     meta = {"n1": {"Pods": [{"UID": "uid-a"}, {"UID": "uid-b"}], "NumPDBViolations": 1}, "n2": {"Pods": None}}
     full = {"n1": {"Pods": [pod_document("a"), pod_document("b")], "NumPDBViolations": 1}, "n2": {"Pods": []}}

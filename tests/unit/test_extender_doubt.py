@@ -128,30 +128,20 @@ class TestReadsThatAreLate:
         return [0, 4]
 
     @pytest.mark.parametrize("what", ["deleted", "corrected"])
-    async def test_settling_does_not_go_back(self, what: str) -> None:
+    @pytest.mark.parametrize("settles", [True, False], ids=["settling", "binding"])
+    async def test_what_is_read_does_not_lead_back(self, what: str, *, settles: bool) -> None:
         rig = Rig(a_pod("a", 4))
-        await rig.bind()
+        if settles:
+            await rig.bind()
+        else:
+            rig.cluster.mishaps.append(Mishap.LOST_AFTER)
         rig.cluster.reads_travel = asyncio.Event()
-        settling = asyncio.create_task(rig.service.confirm(older_than_s=0.0))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        expected = self.later(rig, what)
-        rig.cluster.reads_travel.set()
-        await settling
-
-        assert rig.used() == expected
-
-    @pytest.mark.parametrize("what", ["deleted", "corrected"])
-    async def test_binding_does_not_go_back(self, what: str) -> None:
-        rig = Rig(a_pod("a", 4))
-        rig.cluster.reads_travel = asyncio.Event()
-        rig.cluster.mishaps.append(Mishap.LOST_AFTER)
-        binding = asyncio.create_task(rig.bind())
+        reading = asyncio.create_task(rig.service.confirm(older_than_s=0.0) if settles else rig.bind())
         while not rig.cluster.reads:  # noqa: ASYNC110 - a few turns of the loop
             await asyncio.sleep(0)
         expected = self.later(rig, what)
         rig.cluster.reads_travel.set()
-        await binding
+        await reading
 
         assert rig.used() == expected
 

@@ -11,13 +11,7 @@ from gcushare.core.errors import Refused
 from gcushare.core.totals import ClusterTotals
 from gcushare.scheduler_extender.explain.pending_reasons import PendingReason, count_pending
 from gcushare.scheduler_extender.explain.service import ExplainService
-from gcushare.scheduler_extender.state.nominations import (
-    EXPECTED_S,
-    GROUP_KEPT_S,
-    GROUP_REFUSED_S,
-    KEPT_S,
-    Nominations,
-)
+from gcushare.scheduler_extender.state.nominations import EXPECTED_S, GROUP_KEPT_S, GROUP_REFUSED_S, KEPT_S, Nominations
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.scheduler_extender.verbs.filter import KEPT_REASON

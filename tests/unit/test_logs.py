@@ -8,6 +8,8 @@ import logging
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,29 +24,31 @@ from tests.limits import small_files
 log = logging.getLogger("example-program")
 
 
-def settings_for(folder: Path | None, **changes: object) -> LogSettings:
-    return LogSettings(log_dir=folder, **changes)  # type: ignore[arg-type] # a test's shorthand
-
-
-def write_lines(settings: LogSettings, *messages: object) -> str:
+@contextmanager
+def logging_to(folder: Path, **changes: object) -> Iterator[io.StringIO]:
+    """Log into a folder and to the stream that is given."""
     stderr = io.StringIO()
+    settings = LogSettings(log_dir=folder, **changes)  # type: ignore[arg-type]  # a test's shorthand
     with setup_logging(settings, "example", stderr=stderr):
+        yield stderr
+
+
+def write_lines(folder: Path, *messages: object, **changes: object) -> str:
+    with logging_to(folder, **changes) as stderr:
         for message in messages:
             log.info("%s", message)
     return stderr.getvalue()
 
 
 def test_a_line_names_time_level_place_and_facts_as_the_manual_shows(tmp_path: Path) -> None:
-    (line,) = write_lines(settings_for(tmp_path), fields(pod="ns/name", node="n1", card=0)).splitlines()
+    (line,) = write_lines(tmp_path, fields(pod="ns/name", node="n1", card=0)).splitlines()
 
     pattern = r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2} INFO unit/test_logs\.py:\d+ pod=ns/name node=n1 card=0"
     assert re.fullmatch(pattern, line)
 
 
 def test_the_local_file_is_bounded_in_size_and_count(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, log_file_size=1000, log_file_count=2)
-
-    write_lines(settings, *("x" * 100 for _ in range(100)))
+    write_lines(tmp_path, *("x" * 100 for _ in range(100)), log_file_size=1000, log_file_count=2)
 
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["example.log", "example.log.1", "example.log.2"]
@@ -53,7 +57,7 @@ def test_the_local_file_is_bounded_in_size_and_count(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_reported_once_and_lines_go_on_to_stderr(tmp_path: Path) -> None:
     with small_files(1000):
-        shown = write_lines(settings_for(tmp_path), "x" * 2000, "two", "three")
+        shown = write_lines(tmp_path, "x" * 2000, "two", "three")
 
     assert shown.count("cannot be written") == 1
     assert "File too large" in shown
@@ -64,8 +68,7 @@ def test_a_link_planted_before_a_rotation_is_never_written_through(tmp_path: Pat
     victim = tmp_path / "victim"
     victim.write_text("precious\n")
     folder = tmp_path / "logs"
-    stderr = io.StringIO()
-    with setup_logging(settings_for(folder, log_file_size=200, log_file_count=1), "example", stderr=stderr):
+    with logging_to(folder, log_file_size=200, log_file_count=1):
         log.info("%s", "x" * 150)
         (folder / "example.log").unlink()
         (folder / "example.log").symlink_to(victim)
@@ -80,8 +83,7 @@ def test_a_directory_that_a_group_can_write_gets_no_file_until_that_is_corrected
     folder = tmp_path / "logs"
     folder.mkdir()
     folder.chmod(0o2775)
-    stderr = io.StringIO()
-    with setup_logging(settings_for(folder), "example", stderr=stderr):
+    with logging_to(folder) as stderr:
         log.info("one")
         assert list(folder.iterdir()) == []
         folder.chmod(0o755)
@@ -93,23 +95,22 @@ def test_a_directory_that_a_group_can_write_gets_no_file_until_that_is_corrected
 
 
 def test_the_level_bounds_our_loggers_and_libraries_never_tell_debug(tmp_path: Path) -> None:
-    stderr = io.StringIO()
-    with setup_logging(settings_for(tmp_path, log_level=LogLevel.DEBUG), "example", stderr=stderr):
+    with logging_to(tmp_path, log_level=LogLevel.DEBUG) as stderr:
         logging.getLogger("gcushare.example").debug("ours")
         logging.getLogger("some.library").debug("theirs")
-    with setup_logging(settings_for(tmp_path, log_level=LogLevel.ERROR), "example", stderr=stderr):
+    with logging_to(tmp_path, log_level=LogLevel.ERROR) as quiet:
         logging.getLogger("gcushare.example").warning("quiet")
 
     assert "ours" in stderr.getvalue()
     assert "theirs" not in stderr.getvalue()
-    assert "quiet" not in stderr.getvalue()
+    assert quiet.getvalue() == ""
 
 
 def test_no_value_can_forge_a_line(tmp_path: Path) -> None:
     forged = "x\n2026/01/01 00:00:00 ERROR gcushare/kube/client.py:1 stolen"
     hostile = f"{forged}\r\x1b[2J\u2028\u202e\x85"
 
-    shown = write_lines(settings_for(tmp_path), fields(pod=hostile), hostile)
+    shown = write_lines(tmp_path, fields(pod=hostile), hostile)
 
     assert len(shown.splitlines()) == 2
     assert all(char.isprintable() or char == "\n" for char in shown)
@@ -117,8 +118,7 @@ def test_no_value_can_forge_a_line(tmp_path: Path) -> None:
 
 
 def test_a_stack_is_indented_so_that_it_cannot_pass_for_a_line(tmp_path: Path) -> None:
-    stderr = io.StringIO()
-    with setup_logging(settings_for(tmp_path), "example", stderr=stderr):
+    with logging_to(tmp_path) as stderr:
         try:
             raise ValueError("bad\n2026/01/01 00:00:00 ERROR forged")
         except ValueError:
@@ -157,9 +157,8 @@ def test_every_character_that_could_be_structure_is_escaped(char: str) -> None:
 
 
 def test_json_lines_carry_the_facts_under_their_own_key(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, log_format=LogFormat.JSON)
-
-    (line,) = write_lines(settings, fields(pod="ns/na\nme", card=0, level="forged")).splitlines()
+    facts = fields(pod="ns/na\nme", card=0, level="forged")
+    (line,) = write_lines(tmp_path, facts, log_format=LogFormat.JSON).splitlines()
 
     found = json.loads(line)
     assert found["level"] == "INFO"

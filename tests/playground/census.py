@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gcushare.core.errors import NotFoundError
 from gcushare.core.quantities import parse_count
 from gcushare.wire.annotations import PodRecord, decode_record
 from gcushare.wire.kubelet.device_ids import cards_of_ids
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.picture import POD_OBJECTS, condition_of, key_of, node_of, phase_of, poll_until
+from tests.unit.apiserver_objects import memory_pod
 
 CONTAINER = "main"
 Pod = dict[str, Any]
-
-
-def manifest(name: str, units: object, *, resource: str = "enflame.com/gcu-memory", **metadata: Any) -> Pod:
-    """A pod with one container that asks for this much of a memory resource."""
-    limits = {resource: units}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **metadata},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{"name": CONTAINER, "image": "main:1", "resources": {"limits": limits}}],
-        },
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +28,9 @@ class Census:
     def pods(self) -> Mapping[str, Pod]:
         return self.cluster.pods.objects
 
-    async def create(self, name: str, units: int, **metadata: Any) -> str:
-        """Create a pod that asks for this much memory; returns its key."""
-        body = manifest(name, units, resource=self.cluster.plan.vendor.memory_resource, **metadata)
-        await self.cluster.client.create(POD_OBJECTS, body, namespace="default")
-        return f"default/{name}"
+    async def create(self, name: str, units: int) -> None:
+        """Create a pod that asks for this much memory."""
+        await self.cluster.client.create(POD_OBJECTS, memory_pod(name, units), namespace="default")
 
     def units_of(self, pod: Pod) -> int:
         """The memory that it asks for."""
@@ -127,10 +109,6 @@ class Census:
         if seen != ",".join(map(str, cards)):
             yield f"{name}: record says card {cards}, its container sees {seen}"
 
-    def is_quiet(self) -> bool:
-        """Whether every pod runs with a confirmed record, has failed, or was informed why it has to wait."""
-        return all(self._is_settled(pod) for pod in self.pods.values())
-
     def _is_settled(self, pod: Pod) -> bool:
         match phase_of(pod):
             case "Running":
@@ -143,18 +121,7 @@ class Census:
     def describe(self) -> str:
         """How far the pods are, for messages."""
         unsettled = [pod for pod in self.pods.values() if not self._is_settled(pod)]
-        phases = Counter(phase_of(pod) for pod in self.pods.values())
-        shown = [
-            (
-                pod["metadata"]["name"],
-                phase_of(pod),
-                node_of(pod),
-                self.record_of(pod),
-                condition_of(pod, "PodScheduled").get("message"),
-            )
-            for pod in unsettled[:5]
-        ]
-        return f"{dict(phases)}, {len(unsettled)} not settled, such as {shown}"
+        return f"{len(unsettled)} of {len(self.pods)} pods are not settled, such as {unsettled[:2]}"
 
     async def wait_quiet(self, count: int) -> None:
         """Wait until this many pods exist, all of them settled and without a problem.
@@ -163,20 +130,9 @@ class Census:
         """
 
         async def look() -> str | None:
-            if len(self.pods) != count or not self.is_quiet():
+            # Running with a confirmed record, failed, or informed why it has to wait.
+            if len(self.pods) != count or not all(map(self._is_settled, self.pods.values())):
                 return self.describe()
             return "; ".join(self.problems()) or None
 
         await poll_until(look, f"{count} pods are settled", deadline_s=180.0)
-
-    async def delete_all(self) -> None:
-        """Delete every pod, waiting ones first so that no one takes the room of others, and wait until all are gone."""
-        for group in (self.waiting(), list(self.pods.values())):
-            await asyncio.gather(*map(self.end, group))
-        await self.cluster.pods.until(lambda: not self.pods, "every pod is gone", shown=self.describe)
-
-    async def end(self, pod: Pod) -> None:
-        """Delete a pod that the watch showed; by now it may be gone, which is what was asked for."""
-        metadata = pod["metadata"]
-        with contextlib.suppress(NotFoundError):
-            await self.cluster.client.delete(POD_OBJECTS, metadata["name"], namespace=metadata["namespace"])

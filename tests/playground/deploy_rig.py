@@ -151,21 +151,11 @@ class Site:
         container = spec["containers"][0]
         first, *rest = container["command"]
         words = [sys.executable, *MODULES.get(first, ()), *rest, *container["args"]]
-        environ = self.environment(KUBECONFIG=str(self.token_file(spec["serviceAccountName"])), **_environ(container))
-        process = await asyncio.create_subprocess_exec(
-            *words, env=environ, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        try:
-            out, _ = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        code = process.returncode or 0
+        environ = {"KUBECONFIG": str(self.token_file(spec["serviceAccountName"])), **_environ(container)}
+        done = await self.run(*words, **environ)
         self.on_job(name)
-        self.ran.append((name, code, out.decode()))
-        condition = {"type": "Complete" if code == 0 else "Failed", "status": "True", "message": out.decode()[-500:]}
-        status = {"conditions": [condition], "succeeded": int(code == 0), "failed": int(code != 0)}
+        self.ran.append((name, done.code, done.out + done.errors))
+        status = {"conditions": [{"type": "Failed" if done.code else "Complete", "status": "True"}]}
         key = Key(NAMESPACE, name)
         self.server.registry.update(BY_NAME["jobs.batch"], key, lambda obj: {**obj, "status": status}, status_only=True)
 
@@ -285,12 +275,15 @@ class Bench:
     root: Path
 
     async def run(self, package: str, script: str, *words: str, stdin: str = "") -> Outcome:
+        return await self.run_script(self.package(package) / script, *words, stdin=stdin)
+
+    async def run_script(self, path: Path, *words: str, stdin: str = "") -> Outcome:
         tools = {
             "PATH": f"{self.root / 'bin'}:{self.site.environment()['PATH']}",
             "IMAGE_TOOL_LOG": str(self.root / "calls"),
             "IMAGE_TOOL_FAILS": str(self.root / "failures"),
         }
-        return await self.site.run(self.package(package) / script, *words, stdin=stdin, **tools)
+        return await self.site.run(path, *words, stdin=stdin, **tools)
 
     def package(self, name: str) -> Path:
         return self.root / "deploy" / name / "build-and-deploy"

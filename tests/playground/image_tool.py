@@ -16,13 +16,6 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-NO_BUILDX = """\
-ERROR: BuildKit is enabled but the buildx component is missing or broken.
-       Install the buildx component to build images with BuildKit:
-       https://docs.docker.com/go/buildx/
-"""
-NO_COMMAND = "docker: unknown command: docker buildx\n\nRun 'docker --help' for more information\n"
-
 
 class Refusal(Exception):
     """What the tool prints on stderr before it exits with 1."""
@@ -97,9 +90,9 @@ def _run(folder: Path, tool: str, arguments: Sequence[str]) -> str:
     images = Store(folder, tool)
     match [tool, *arguments]:
         case ["docker", "buildx", "version"] if not has_buildx:
-            raise Refusal(NO_COMMAND)
-        case ["docker", "build", *_] if os.environ.get("DOCKER_BUILDKIT") == "1" and not has_buildx:
-            raise Refusal(NO_BUILDX)
+            raise Refusal("docker: unknown command: docker buildx\n")
+        case ["docker", "build", *_] if os.environ["DOCKER_BUILDKIT"] != str(int(has_buildx)):
+            raise Refusal("ERROR: BuildKit is enabled but the buildx component is missing, or the other way round\n")
         case [_, "build", *rest]:
             name = rest[rest.index("--tag") + 1]
             images.add(name)

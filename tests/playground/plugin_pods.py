@@ -59,12 +59,8 @@ class PluginPods:
     async def run(self) -> None:
         """Do what is to be done, until cancelled."""
         while True:
-            await self.server.store.until(self._is_due, timeout_s=None)
-            for step in self._steps():
+            for step in await self.server.store.until(lambda: list(self._steps()), timeout_s=None):
                 step()
-
-    def _is_due(self) -> bool:
-        return any(True for _ in self._steps())
 
     def _steps(self) -> Iterator[Step]:
         sets = [each for each in self.server.store.list("daemonsets.apps") if VENDOR in _labels(each)]

@@ -6,13 +6,13 @@ import asyncio
 import json
 import shutil
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from gcushare._version import __version__
-from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.apiserver.objects import JsonObject, Key
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.commands import extender_command, port_of
@@ -25,7 +25,6 @@ from tests.playground.deploy_rig import (
     MANAGER,
     PLUGIN,
     Bench,
-    Outcome,
     Site,
     config_manager,
     control_plane_node,
@@ -181,12 +180,12 @@ async def test_nothing_is_uninstalled_while_a_scheduler_is_not_put_back(bench: B
 
 
 @asynccontextmanager
-async def extender(site: Site, vendor: Vendor = ENFLAME) -> AsyncIterator[str]:
+async def extender(site: Site) -> AsyncIterator[str]:
     """Run the real extender; its address."""
     place = Place(site.folder / "extender")
     place.logs.mkdir(parents=True)
     site.server.kubeconfig(place.kubeconfig)
-    child = Child(extender_command(ClusterPlan(nodes=(), vendor=vendor), place))
+    child = Child(extender_command(ClusterPlan(nodes=()), place))
     try:
         url = await child.start()
 
@@ -199,21 +198,6 @@ async def extender(site: Site, vendor: Vendor = ENFLAME) -> AsyncIterator[str]:
         await child.stop()
 
 
-async def test_inspect_shows_the_extenders_ledger_with_an_old_curl_too(bench: Bench) -> None:
-    bench.put_tool("curl", f'[[ " $* " != *" --fail-with-body "* ]] || exit 2; exec {shutil.which("curl")} "$@"')
-    async with extender(bench.site) as url:
-        whole = await bench.run(EXTENDER, "inspect.sh", "--url", url)
-        unknown = await bench.run(EXTENDER, "inspect.sh", "--url", url, "n9")
-    assert whole.code == 0, whole
-    first, _, document = whole.out.partition("\n")
-    assert first == "inspect GCU usage of all nodes from scheduler cache"
-    assert "nodes" in json.loads(document)
-    assert document.startswith("{\n")
-    assert unknown.out.startswith("inspect GCU usage of node n9 from scheduler cache\n")
-    assert unknown.code == 1
-    assert "error: node 'n9' has no GCU cards that the scheduler extender knows of\n" in unknown.errors
-
-
 def put_service(site: Site, url: str) -> None:
     """Put the Service through which the API server reaches the extender."""
     head = {"apiVersion": "v1", "metadata": {"name": EXTENDER, "namespace": NAMESPACE}}
@@ -222,15 +206,20 @@ def put_service(site: Site, url: str) -> None:
     site.server.registry.put({**head, "kind": "Endpoints", "subsets": [subset]})
 
 
-async def test_inspect_through_the_api_server_shows_the_document_and_the_extenders_own_words(bench: Bench) -> None:
+@pytest.mark.parametrize("is_direct", [True, False], ids=["with an old curl", "through the API server"])
+async def test_inspect_shows_the_document_and_the_extenders_own_words(bench: Bench, is_direct: bool) -> None:
+    bench.put_tool("curl", f'[[ " $* " != *" --fail-with-body "* ]] || exit 2; exec {shutil.which("curl")} "$@"')
     async with extender(bench.site) as url:
         put_service(bench.site, url)
-        whole = await bench.run(EXTENDER, "inspect.sh")
-        unknown = await bench.run(EXTENDER, "inspect.sh", "n9")
+        words = ("--url", url) if is_direct else ()
+        whole = await bench.run(EXTENDER, "inspect.sh", *words)
+        unknown = await bench.run(EXTENDER, "inspect.sh", *words, "n9")
     assert whole.code == 0, whole
-    assert "nodes" in json.loads(whole.out.partition("\n")[2])
+    first, _, document = whole.out.partition("\n")
+    assert first == "inspect GCU usage of all nodes from scheduler cache"
+    assert "nodes" in json.loads(document)
     assert unknown.code == 1
-    assert unknown.errors.startswith("error: node 'n9' has no GCU cards that the scheduler extender knows of\n")
+    assert "error: node 'n9' has no GCU cards that the scheduler extender knows of\n" in unknown.errors
 
 
 async def test_what_helm_test_asks_is_answered_by_the_extender(bench: Bench) -> None:
@@ -287,46 +276,25 @@ async def test_a_node_far_away_gets_the_image_as_its_own_runtime_loads_it(bench:
         assert (bench.root / f"got-{address}").read_bytes() == b"an image"
 
 
-def put_managers(bench: Bench, name: str) -> None:
-    """Put the config managers' DaemonSet, changed once since it was made, and the ConfigMap that they report in."""
-    registry = bench.site.server.registry
-    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MANAGER, "namespace": NAMESPACE}}
-    registry.put({**head, "data": {}})
-    registry.put(one(rendered(EXTENDER_CHART, f"configManager.name={name}"), "DaemonSet", name))
-    changed = {"minReadySeconds": 1}
-    key = Key(NAMESPACE, name)
-    registry.update(BY_NAME["daemonsets.apps"], key, lambda obj: {**obj, "spec": {**obj["spec"], **changed}})
-
-
-def report(bench: Bench, name: str, states: Mapping[str, str], status: JsonObject) -> None:
-    """Have each node report a state, and the cluster the DaemonSet's status."""
-    registry = bench.site.server.registry
-    words = {
-        f"node.{node}": json.dumps({"state": each, "calls": "none", "reason": ""}) for node, each in states.items()
-    }
-    registry.update(BY_NAME["configmaps"], Key(NAMESPACE, MANAGER), lambda obj: {**obj, "data": words})
-    key = Key(NAMESPACE, name)
-    registry.update(BY_NAME["daemonsets.apps"], key, lambda obj: {**obj, "status": status}, status_only=True)
-
-
-async def wait_for_schedulers(bench: Bench, state: str) -> Outcome:
-    lines = (
-        f"set -euo pipefail; cd {bench.root}/deploy/lib; . ./common.sh; . ./schedulers.sh",
-        f"namespace={NAMESPACE} timeout=1s; wait_for_schedulers {state}",
-    )
-    return await bench.site.run("bash", "-c", "\n".join(lines))
-
-
 @pytest.mark.parametrize("name", [MANAGER, "other-name"])
 async def test_schedulers_of_nodes_that_are_there_are_waited_for_by_whatever_name_the_managers_have(
     bench: Bench, name: str
 ) -> None:
-    states = {"n1": "changing", "gone": "failed", "n": "recovered"}
-    put_managers(bench, name)
-    report(bench, name, states, rolled_out(2, 1))
-    waiting = await wait_for_schedulers(bench, "recovered")
-    assert waiting.code == 1
-    assert "after 1s 0 of 1 control-plane nodes are recovered:\nn1 changing" in waiting.out
-    assert "gone" not in waiting.out
-    report(bench, name, {**states, "n1": "recovered"}, rolled_out(2, 1))
-    assert (await wait_for_schedulers(bench, "recovered")).code == 0
+    registry = bench.site.server.registry
+    registry.put(one(rendered(EXTENDER_CHART, f"configManager.name={name}"), "DaemonSet", name))
+    key, reports = Key(NAMESPACE, name), Key(NAMESPACE, MANAGER)
+    status = rolled_out(1, 1)
+    registry.update(BY_NAME["daemonsets.apps"], key, lambda obj: {**obj, "status": status}, status_only=True)
+    registry.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MANAGER, "namespace": NAMESPACE}})
+    for state, code in (("changing", 1), ("recovered", 0)):
+        states = {"n1": state, "gone": "failed", "n": "recovered"}
+        data = {f"node.{node}": json.dumps({"state": each, "reason": ""}) for node, each in states.items()}
+        registry.update(BY_NAME["configmaps"], reports, partial(dict, data=data))
+        lines = (
+            f"set -euo pipefail; cd {bench.root}/deploy/lib; . ./common.sh; . ./schedulers.sh",
+            f"namespace={NAMESPACE} timeout=1s; wait_for_schedulers recovered",
+        )
+        done = await bench.site.run("bash", "-c", "\n".join(lines))
+        assert done.code == code, done
+        assert "gone" not in done.out
+        assert ("after 1s 0 of 1 control-plane nodes are recovered:\nn1 changing" in done.out) == bool(code), done

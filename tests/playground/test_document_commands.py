@@ -133,7 +133,6 @@ async def test_what_the_documents_show_runs_against_the_playground(tmp_path: Pat
         await check_metrics(census, "Metrics of the scheduler extender", environ["PAGE"])
         await check_metrics(census, "Metrics of the device plugin", environ["PLUGIN"])
         await check_endpoints(census, environ)
-        await census.delete_all()
 
 
 async def fetch(census: Census, url: str) -> str:

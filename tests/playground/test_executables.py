@@ -54,12 +54,6 @@ def executable(built: Path) -> Path:
     return built / f"gcushare-linux-{MACHINE}"
 
 
-@pytest.fixture
-def from_image(built: Path, tmp_path: Path) -> Path:
-    """A package with the script of the config manager, and without an image."""
-    return put_script(tmp_path / "package", "gcushare-config-manager")
-
-
 def put_script(folder: Path, program: str) -> Path:
     folder.mkdir(exist_ok=True)
     script = folder / program
@@ -123,21 +117,17 @@ async def test_the_executable_shows_a_cluster(executable: Path, tmp_path: Path) 
         assert re.search(r"^n1 .* 0/32 ", shown.out, re.MULTILINE), shown
 
 
-def config_manager(program: list[str | Path], folder: Path, **environ: str) -> None:
-    """Change the unit of a systemd scheduler, and put it back."""
-    unit = folder / "kube-scheduler.service"
-    unit.write_text(UNIT)
-    place = ["--unit", str(unit), "--files-dir", str(folder), "--kubernetes-dir", str(folder)]
-    extender = ["--extender-url", "http://192.0.2.1:32766", "--scheduler-version", "v1.23.1"]
-    applied = run(*program, "apply", *place, *extender, cache=folder / "cache", **environ)
-    assert applied.returncode == 0, applied
-    assert f"--config={folder}/scheduler-extender-config-v1.23+.yaml" in unit.read_text()
-    recovered = run(*program, "recover", *place, cache=folder / "cache", **environ)
-    assert (recovered.returncode, unit.read_text()) == (0, UNIT), recovered
-
-
 def test_the_executable_configures_the_scheduler_of_a_systemd_master(executable: Path, tmp_path: Path) -> None:
-    config_manager([executable, "gcushare-config-manager"], tmp_path)
+    unit = tmp_path / "kube-scheduler.service"
+    unit.write_text(UNIT)
+    place: list[str | Path] = ["--unit", unit, "--files-dir", tmp_path, "--kubernetes-dir", tmp_path]
+    extender = ["--extender-url", "http://192.0.2.1:32766", "--scheduler-version", "v1.23.1"]
+    for verb, words in (("apply", extender), ("recover", [])):
+        done = run(executable, "gcushare-config-manager", verb, *place, *words, cache=tmp_path / "cache")
+        assert done.returncode == 0, done
+        configured = f"--config={tmp_path}/scheduler-extender-config-v1.23+.yaml" in unit.read_text()
+        assert configured == (verb == "apply")
+    assert unit.read_text() == UNIT
 
 
 TOOL = """\
@@ -155,7 +145,8 @@ esac
 
 
 @pytest.mark.parametrize("tool", ["docker", "podman", "nerdctl", "ctr"])
-def test_without_a_saved_image_a_tool_gives_it(built: Path, from_image: Path, tmp_path: Path, tool: str) -> None:
+def test_without_a_saved_image_a_tool_gives_it(built: Path, tmp_path: Path, tool: str) -> None:
+    script = put_script(tmp_path / "package", "gcushare-config-manager")
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / tool).write_text(TOOL)
@@ -163,7 +154,7 @@ def test_without_a_saved_image_a_tool_gives_it(built: Path, from_image: Path, tm
     image = f"{packages.image_value(EXTENDER, 'repository')}/{EXTENDER}:{packages.image_tag(EXTENDER)}"
     environ = {"IMAGE_FILE": str(built / "images" / f"{EXTENDER}.tar"), "IMAGE": image, "GCUSHARE_IMAGE_TOOL": tool}
     path = f"{tools}:{os.environ['PATH']}"
-    done = run(from_image, "status", "--help", cache=tmp_path / "cache", PATH=path, **environ)
+    done = run(script, "status", "--help", cache=tmp_path / "cache", PATH=path, **environ)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: gcushare-config-manager status ")
 

@@ -15,7 +15,7 @@ import pytest
 from scripts import archives, packages, single_files
 
 from gcushare._version import __version__
-from tests.playground.deploy_rig import control_plane_node, needs_tools, put_image_tool, started_site
+from tests.playground.deploy_rig import Bench, needs_tools, put_image_tool
 from tests.playground.installing import install
 from tests.sharing import build_once
 
@@ -146,33 +146,21 @@ def test_an_image_is_built_from_what_the_package_carries(carried: Path, tmp_path
 
 @needs_tools
 async def test_a_package_alone_loads_its_image_installs_its_chart_and_takes_it_away(
-    carried: Path, tmp_path: Path
+    carried: Path, bench: Bench
 ) -> None:
     name = carried.name.rpartition("_")[0]
-    tools = tmp_path / "bin"
-    put_image_tool(tools, "docker", "ctr")
-    (tmp_path / "failures").write_text("docker push\n")
-    (tmp_path / "home").mkdir()
+    bench.fail_once("docker push")
     words = ("--nodes", "all") if name == PLUGIN else ("--scheduler-mode", "none")
-    async with started_site(tmp_path / "home") as site:
-        site.server.registry.put(control_plane_node("n1"))
-        environ = {
-            "PATH": f"{tools}:{site.environment()['PATH']}",
-            "IMAGE_TOOL_LOG": str(tmp_path / "calls"),
-            "IMAGE_TOOL_FAILS": str(tmp_path / "failures"),
-        }
-        done = await site.run(carried / "deploy.sh", *words, **environ)
-        assert done.code == 0, done
-        assert "push images to repo failed, will load operator image to all nodes\n" in done.out
-        assert f"NAME: {name}\n" in done.out
-        calls = (tmp_path / "calls").read_text()
-        assert f"docker load --input {carried}/images/{name}.tar" in calls
-        assert "images import -" in calls
-        kind = "daemonsets.apps" if name == PLUGIN else "deployments.apps"
-        assert site.names(kind) == {name}
-        deleted = await site.run(carried / "delete.sh", **environ)
-        assert deleted.code == 0, deleted
-        assert site.names(kind) == set()
+    done = await bench.run_script(carried / "deploy.sh", *words)
+    assert done.code == 0, done
+    assert "push images to repo failed, will load operator image to all nodes\n" in done.out
+    assert f"docker load --input {carried}/images/{name}.tar" in bench.calls
+    assert any("images import -" in call for call in bench.calls)
+    kind = "daemonsets.apps" if name == PLUGIN else "deployments.apps"
+    assert bench.site.names(kind) == {name}
+    deleted = await bench.run_script(carried / "delete.sh")
+    assert deleted.code == 0, deleted
+    assert bench.site.names(kind) == set()
 
 
 def build_single_files(folder: Path) -> None:

@@ -282,19 +282,15 @@ def test_units_are_kept_per_container_in_the_order_of_the_pod() -> None:
     assert request.cards.units == request.total_units == 4
 
 
-def test_gpu_count_1_is_accepted_together_with_the_memory() -> None:
+def test_a_count_of_1_is_accepted_together_with_the_memory_and_2_is_refused_by_container_and_value() -> None:
     assert parsed(container(mem=5, count=1)).cards.units == 5
-
-
-def test_gpu_count_2_is_refused_by_container_and_value() -> None:
     with pytest.raises(Refused, match=r"container 'app' asks for v\.io/count: 2"):
         parsed(container(mem=5, count=2))
 
 
-@pytest.mark.parametrize("value", ["1.5", "-4", "lots", "1e30"])
-def test_a_bad_quantity_names_container_resource_and_value(value: str) -> None:
-    with pytest.raises(RemoteContractError, match=rf"container 'app': v\.io/mem: quantity '{value}'"):
-        parsed(container(mem=value))
+def test_a_bad_quantity_names_container_resource_and_value() -> None:
+    with pytest.raises(RemoteContractError, match=r"container 'app': v\.io/mem: quantity '1\.5'"):
+        parsed(container(mem="1.5"))
 
 
 @pytest.mark.parametrize(

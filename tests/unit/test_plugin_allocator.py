@@ -50,12 +50,18 @@ def chosen_whole(entries: Sequence[bytes]) -> list[str]:
     return list(pb.ContainerPreferredAllocationResponse.FromString(b"".join(entries)).deviceIDs)
 
 
+def rig_of(*pods: Pod, **options: Any) -> Rig:
+    """Three cards of 16 units, given by units and whole, and these pods."""
+    made = make_rig(mode=GrantMode.BOTH, **options)
+    made.see(16, 16, 16)
+    for each in pods:
+        made.agent.pod_applied(each)
+    return made
+
+
 @pytest.fixture
 def rig() -> Rig:
-    """Three cards of 16 units, given by units and whole."""
-    made = make_rig(mode=GrantMode.BOTH)
-    made.see(16, 16, 16)
-    return made
+    return rig_of()
 
 
 def taken(rig: Rig) -> dict[str, Sequence[int]]:
@@ -84,9 +90,8 @@ async def test_the_pods_recorded_card_is_preferred_to_a_fuller_one_and_left_for_
     assert caplog.messages == [line]
 
 
-async def test_a_pod_without_a_record_takes_no_room_that_is_kept_for_others(rig: Rig) -> None:
-    rig.agent.pod_applied(pod("memory", 12, card=0))
-    rig.agent.pod_applied(whole_pod("whole", 1, "1"))
+async def test_a_pod_without_a_record_takes_no_room_that_is_kept_for_others() -> None:
+    rig = rig_of(pod("memory", 12, card=0), whole_pod("whole", 1, "1"))
     # Card 0 keeps 12 of its 16 units and card 1 all of them, so the emptiest card is the only one left.
     entries = await rig.parts.allocator.prefer(ask(5, units(0, 15), units(1, 14), units(2, 16)))
     assert chosen(entries) == {2: 5}
@@ -121,9 +126,8 @@ async def test_what_was_given_out_is_in_use_before_the_kubelet_shows_it(rig: Rig
     assert given.text() == units(0, 4), "whole cards have no units of memory"
 
 
-async def test_a_preference_that_the_kubelet_did_not_follow_says_nothing_of_the_next_call(rig: Rig) -> None:
-    rig.agent.pod_applied(pod("a", 4, card=0))
-    rig.agent.pod_applied(pod("b", 4, card=1))
+async def test_a_preference_that_the_kubelet_did_not_follow_says_nothing_of_the_next_call() -> None:
+    rig = rig_of(pod("a", 4, card=0), pod("b", 4, card=1))
     await rig.parts.allocator.prefer(ask(4, units(1, 16)))
     await rig.parts.allocator.allocate(device_ids(units(0, 4)))
     await rig.parts.allocator.allocate(device_ids(units(1, 4)))
@@ -186,15 +190,6 @@ async def test_the_pods_sum_is_said_only_if_every_pod_that_it_can_be_for_has_the
     rig.agent.pod_applied(pod("c", 5, 3, card=1))
     answer = await rig.parts.allocator.allocate(device_ids(units(1, 5)))
     assert answer.envs["ENFLAME_COM_GCU_MEM_POD"] == "5", "b and c are equal candidates with other sums"
-
-
-def rig_of(*pods: Pod, **options: Any) -> Rig:
-    """Two cards of 16 units, and these pods."""
-    made = make_rig(mode=GrantMode.BOTH, **options)
-    made.see(16, 16)
-    for each in pods:
-        made.agent.pod_applied(each)
-    return made
 
 
 async def begin(allocator: CardAllocator, request: PreferredRequest) -> asyncio.Task[Sequence[bytes]]:
@@ -297,12 +292,10 @@ async def test_memory_that_cannot_be_limited_is_refused_or_given_without_a_limit
 
 async def test_the_line_of_a_grant_explains_its_pod(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "gcushare")
-    rig = make_rig(mode=GrantMode.BOTH)
-    rig.see(16, 16)
-    rig.agent.pod_applied(pod("a", 4, card=0))
-    rig.hold(a=device_ids_of_card(0, 4))
+    rig = rig_of(pod("a", 4, card=0))
+    rig.hold(a=units(0, 4))
     rig.agent.pod_applied(with_more(pod("b", 8, card=0), {"example.com/password": "hunter2"}))
-    await rig.parts.allocator.allocate(device_ids(device_ids_of_card(0, 16)[4:12]))
+    await rig.parts.allocator.allocate(device_ids(units(0, 8, start=4)))
     assert "allocating count=8 ids=004,005," in caplog.text
     *_, line = (found.getMessage() for found in caplog.records if found.getMessage().startswith("allocated "))
     facts = dict(word.split("=", 1) for word in shlex.split(line.removeprefix("allocated ")))
@@ -312,6 +305,6 @@ async def test_the_line_of_a_grant_explains_its_pod(caplog: pytest.LogCaptureFix
     )
     assert (old["enflame.com/gcu-device-assigned"], new["enflame.com/gcu-device-assigned"]) == ("false", "true")
     assert "hunter2" not in caplog.text
-    rig.hold(a=device_ids_of_card(0, 4), b=device_ids_of_card(0, 16)[4:12])
+    rig.hold(a=units(0, 4), b=units(0, 8, start=4))
     (write,) = [each for each in rig.parts.store.writes({0: "u0"}, {0: 16}, 7) if each.pod.name == "b"]
     assert old | dict(write.annotations) == new, "the line says what is written once the kubelet shows the grant"

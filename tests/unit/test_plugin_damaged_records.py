@@ -24,7 +24,7 @@ from gcushare.wire.annotations import (
 )
 from gcushare.wire.objects import Pod
 from tests.extender_objects import a_pod, as_whole
-from tests.unit.plugin_pods import UNITS, UUIDS, reconcile, with_annotations, with_more
+from tests.unit.plugin_pods import UNITS, UUIDS, reconcile, store_of, with_annotations, with_more
 
 KINDS = {
     "memory": PodRecord(card_indexes=(1,), card_units=16, pod_units=6, assign_time_ns=5),
@@ -97,9 +97,8 @@ def test_after_a_restart_all_that_the_node_knows_comes_back(kind: str, value: st
     _, right = served(ENFLAME, kind)
     time = ENFLAME.record.assign_time
     for key in keys_of(ENFLAME, kind):
-        store = PodStore(ENFLAME)
         damaged = damage(right, {key: value})
-        store.pod_applied(damaged)
+        store = store_of(damaged)
         see(store, kind)
         if key == time and value:
             assert writes(store) == [], "another time may be true: nothing but the record says when"
@@ -118,8 +117,7 @@ def test_keys_that_the_record_must_not_have_are_emptied() -> None:
 
 
 def test_the_event_names_the_keys_and_the_first_confirmation_is_none() -> None:
-    store = PodStore(ENFLAME)
-    store.pod_applied(a_pod("a", 6, node="n", record=KINDS["memory"]))
+    store = store_of(a_pod("a", 6, node="n", record=KINDS["memory"]))
     see(store, "memory")
     assert [write.repaired for write in writes(store)] == [""]
     store, right = served(ENFLAME, "memory")
@@ -133,8 +131,7 @@ def test_a_record_has_the_uuid_of_the_card_that_the_pod_has_now_and_of_a_lost_on
     (write,) = store.writes({**UUIDS, 1: "uuid-new"}, UNITS, 99)
     assert (write.repaired, dict(write.exchanged)) == ("", {1: ("uuid-1", "uuid-new")})
     assert write.annotations[CARD_UUID] == "uuid-new"
-    again = PodStore(ENFLAME)
-    again.pod_applied(right)
+    again = store_of(right)
     see(again, "memory")
     assert again.writes(UUIDS, UNITS, 99) == []
     assert again.writes({}, {}, 99) == []
@@ -148,8 +145,7 @@ def test_the_record_of_another_life_is_replaced_and_is_no_correction(card: str) 
         keys.card_index: card, keys.assigned: "true", keys.assign_time: "7", CARD_UUID: "uuid-9", CARD_MODE: "whole",
         CORRECTED: "3->0", RECORDED_UID: "uid-then",
     }  # fmt: skip
-    store = PodStore(ENFLAME)
-    store.pod_applied(a_pod("a", 6, node="n", annotations=old))
+    store = store_of(a_pod("a", 6, node="n", annotations=old))
     assert [each.card_indexes for each in store.candidates()] == [()], "no card is kept for it"
     reconcile(store, {"default/a": {"main": {0: 6}}})
     (write,) = writes(store)
@@ -176,16 +172,14 @@ def test_a_correction_comes_back_when_it_is_removed_or_changed_and_none_is_inven
             (again,) = writes(store)
             assert (again.annotations[CORRECTED], again.repaired) == ("1->2", f"wrong or missing: {CORRECTED}")
         if not is_restarted:
-            store = PodStore(ENFLAME)
-            store.pod_applied(damage(right, {ENFLAME.record.pod_units: "9"}))
-            reconcile(store, {"default/a": {"main": {2: 6}}})
+            spoilt = damage(right, {ENFLAME.record.pod_units: "9"})
+            store = store_of(spoilt, memory={"default/a": {"main": {2: 6}}})
 
 
 @pytest.mark.parametrize("release", ["before", "now"])
 def test_a_correction_that_nobody_made_is_taken_away(release: str) -> None:
     record = replace(KINDS["memory"], uid="uid-a" if release == "now" else "")
-    store = PodStore(ENFLAME)
-    store.pod_applied(a_pod("a", 6, node="n", record=record))
+    store = store_of(a_pod("a", 6, node="n", record=record))
     store.pod_applied(a_pod("a", 6, node="n", record=record, annotations={CORRECTED: "0->1"}))
     see(store, "memory")
     (write,) = writes(store)

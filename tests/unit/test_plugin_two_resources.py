@@ -6,8 +6,6 @@ import pytest
 
 from gcushare.core.errors import Refused
 from gcushare.device_plugin.plugin_settings import GrantMode
-from gcushare.device_plugin.pods.store import PodStore
-from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import APART, CARDS, CARDS_LINKED, RECORDED_APART
 from gcushare.wire.kubelet.plugin_messages import DeviceIds, device_ids
 from gcushare.wire.objects import Pod
@@ -56,8 +54,7 @@ def test_a_unit_of_memory_and_a_whole_card_of_the_same_number_are_never_taken_fo
 
 
 def test_what_somebody_unknown_holds_is_in_use_until_the_kubelets_record_drops_it() -> None:
-    store = PodStore(ENFLAME)
-    reconcile(store, {"d/young": {"c0": {0: 4}}}, {"d/other": {"c0": {2: 1}}})
+    store = store_of(memory={"d/young": {"c0": {0: 4}}}, whole={"d/other": {"c0": {2: 1}}})
     store.pod_applied(whole_pod("other", cards="2"))
     store.pods_retained({"uid-other"})
     assert in_use(store) == ({0}, {2}), "a list may be older than a pod that the kubelet has admitted"
@@ -82,24 +79,13 @@ def test_whole_pods_of_equal_size_that_changed_places_are_both_recorded_truly() 
 # What the kubelet is sent
 
 
-@pytest.fixture
-def both() -> Rig:
+def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_if_no_one_holds_it() -> None:
     rig = make_rig(mode=GrantMode.BOTH)
     rig.hold()
-    rig.see(4, 4)
-    return rig
-
-
-def open_to(rig: Rig) -> tuple[int, set[str]]:
-    """How many units are healthy, and which whole cards."""
-    return len(rig.healthy()), set(rig.healthy(whole=True))
-
-
-def test_a_sick_card_is_unhealthy_in_both_lists_and_a_cordoned_one_if_no_one_holds_it(both: Rig) -> None:
-    both.see(4, 4, sick={1: "off the bus"})
-    assert open_to(both) == (4, {"card-0"})
-    both.node(cordon="0")
-    assert open_to(both) == (0, set())
+    rig.see(4, 4, sick={1: "off the bus"})
+    assert (len(rig.healthy()), rig.healthy(whole=True)) == (4, ["card-0"])
+    rig.node(cordon="0")
+    assert (rig.healthy(), rig.healthy(whole=True)) == ([], [])
 
 
 def test_with_mode_whole_only_whole_cards_are_listed_whatever_the_unit() -> None:

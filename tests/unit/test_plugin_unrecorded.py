@@ -7,7 +7,6 @@ import pytest
 from gcushare.core.cards import UnrecordedHolder
 from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.reconciler import CHANGING_PERIOD_S
-from gcushare.device_plugin.pods.store import PodStore
 from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_POLICY, CARDS
@@ -42,9 +41,7 @@ from tests.unit.plugin_pods import (
     ],
 )
 def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_gave_it(refused: Pod) -> None:
-    store = PodStore(ENFLAME)
-    store.pod_applied(refused)
-    reconcile(store, {"d/a": {"c0": {1: 12}}})
+    store = store_of(refused, memory={"d/a": {"c0": {1: 12}}})
     store.find_unrecorded(0.0)
     assert store.held_units(SIZES) == {1: 12}
     assert [(write.pod.name, write.cards) for write in store.writes({0: "u0", 1: "u1"}, SIZES, 1)] == [("a", (1,))]
@@ -56,8 +53,7 @@ def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_ga
 
 def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts() -> None:
     both = bound("both", {MEMORY: "4", WHOLE: "1"})
-    store = PodStore(ENFLAME)
-    store.pod_applied(both)
+    store = store_of(both)
     assert store.entries == {}
     reconcile(store, {"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
     store.find_unrecorded(10.0)
@@ -74,8 +70,7 @@ def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts(
 
 
 def test_a_pod_that_comes_or_ends_is_no_unrecorded_holder_any_more() -> None:
-    store = PodStore(ENFLAME)
-    store.pod_applied(pod("c", 4, card=0))
+    store = store_of(pod("c", 4, card=0))
     reconcile(store, {"d/a": {"c0": {0: 4}}, "d/b": {"c0": {0: 4}}, "d/c": {"c0": {0: 4}}})
     store.find_unrecorded(0.0)
     assert set(store.unrecorded.now) == {"d/a", "d/b"}

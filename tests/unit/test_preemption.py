@@ -301,12 +301,9 @@ def test_what_is_kept_of_a_card_stays(request_: CardRequest, left: dict[int, int
     assert can_hold_after_nominees(node_with(cards(16)).cards[0], request_, left) is holds_it
 
 
-def wide_node(*, units: int = 16, **different: str) -> NodeState:
+def wide_node(*, units: int = 16) -> NodeState:
     """Two cards on which eight pods hold two units each: too many to try every combination of them."""
-    pods = [
-        holds(f"p{number}", (0, 2), (1, 2), priority=number, created=different.get(f"p{number}", ""))
-        for number in range(8)
-    ]
+    pods = (holds(f"p{number}", (0, 2), (1, 2), priority=number) for number in range(8))
     return node_with(cards(units, units), *pods)
 
 
@@ -324,7 +321,7 @@ def test_pods_of_one_card_end_so_that_one_of_several_is_spared() -> None:
 
 
 def test_not_even_all_of_too_many_pods_are_ended_for_nothing() -> None:
-    node = wide_node(units=16)
+    node = wide_node()
     assert choose_victims(node, asks(17, 2), victims_of(node)) is None
     assert names(choose_victims(node, asks(16, 2), victims_of(node))) == [f"p{number}" for number in range(8)]
     assert choose_victims(node, asks(16, 2), victims_of(node)[1:]) is None

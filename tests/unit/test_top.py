@@ -8,9 +8,9 @@ from gcushare.cli.kubectl.summary import Summary, summarise
 from gcushare.cli.top.rows import Views, pod_use_rows, use_rows
 from gcushare.cli.top.top import pod_use_lines
 from gcushare.cluster.node_view import view_status
-from gcushare.core.cards import InventoryCard
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import CardStatus, PodOnNode
+from tests.builders import card as offered
 from tests.builders import cards, held
 from tests.unit.card_views import card, give, picture_of, pod, status, use
 
@@ -50,13 +50,7 @@ def test_a_card_is_over_when_more_is_used_than_granted_and_the_driver_needs(
 
 
 def test_what_is_kept_back_for_the_driver_counts_before_the_share() -> None:
-    snapshot = picture_of(
-        (
-            "node-1",
-            [InventoryCard(index=0, uuid="u", memory_bytes=16 * GIB, units=14, reserved_units=2)],
-            "1",
-        )
-    )
+    snapshot = picture_of(("node-1", [offered(0, 14, memory_bytes=16 * GIB, reserved_units=2)], "1"))
     give(snapshot, held("a", "node-1", (0, 4)))
     assert [row.is_over for row in use_rows(summarise(snapshot), used(5.9))] == [False]
     assert [row.is_over for row in use_rows(summarise(snapshot), used(6.1))] == [True]

@@ -1,5 +1,7 @@
 """Read a systemd unit's text as systemd does: settings, words, variables, environment files.
 
+What a command line means, with the characters before its program: ``systemd_unit``.
+
 Pure; every word of a setting has its place in the text, so that it can be edited. Of what is rare and not read, such as
 an escape, the result says that its value is not known. Source: systemd.syntax(7), systemd.service(5) and
 systemd.exec(5) of 252.

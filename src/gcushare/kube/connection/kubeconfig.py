@@ -2,7 +2,7 @@
 
 The rules: the first file that defines a name (or the current context) wins. Relative paths start at the file that
 contains them. Data takes precedence over a path. Missing files of a list are skipped. Nothing here opens a connection,
-and messages contain no values of a user.
+and messages contain no values of a user. ``config`` makes credentials and TLS of what is found.
 
 We do not use kubernetes_asyncio's loader: it imports the generated client, which takes ten times as long as this module
 (1.3 s instead of 0.15 s on a busy machine), for every command.

@@ -1,4 +1,4 @@
-"""What a verb answers, and the metrics that count it: times, results, and the reasons of refusals and errors."""
+"""What a verb answers, and the metrics that all have: times, results, reasons; those of one are in ``metrics``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ResourceSlices: the devices of a node that claims may ask for.
+"""ResourceSlices: their form; ``device_plugin/claims/slice_plan`` says what a node's one holds.
 
 Only fields that we write are declared. Fields that the API server adds (the time of a taint) are skipped on reading, so
 that a slice read back equals the written one. Quantities must be written with ``quantity``: the API server

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
@@ -31,8 +32,8 @@ from gcushare.kube.resources import NAMESPACES
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
 from gcushare_playground.processes import Child, Command
 from tests.e2e.assets import need_binaries
-from tests.e2e.authority import make_key_pair, make_server_certificate
 from tests.e2e.waiting import until
+from tests.protocol.runtime_certificates import Authority
 
 _ETCD_SERVING = re.compile(r"serv\S+ .*client.*\"address\":\"(127\.0\.0\.1:\d+)\"")
 _SECURE = re.compile(r"Serving securely on (\S+)")
@@ -86,8 +87,11 @@ class ControlPlane:
         self.binaries = need_binaries("etcd", "kube-apiserver")
         self.root = Path(tempfile.mkdtemp(prefix="gcushare-e2e-"))
         self.logs = self.root / "logs"
-        self.tls = make_server_certificate(self.root / "tls")
-        self.account_keys = make_key_pair(self.root)
+        authority = Authority("gcushare e2e", timedelta(days=365))
+        self.authority = self.root / "ca.crt"
+        self.authority.write_bytes(authority.cert_pem)
+        self._own_tls = authority.issue("kube-apiserver").write(self.root, "apiserver")
+        self._accounts_tls = authority.issue("accounts").write(self.root, "accounts")
         self.children: dict[str, Child] = {}
         self.tokens: dict[str, tuple[str, str]] = {ADMIN: ("admin-token", "system:masters")}
         self.client: KubeClient
@@ -163,7 +167,7 @@ class ControlPlane:
         path = self.root / f"{user.replace(':', '-')}.kubeconfig"
         if not path.exists():
             token = self.tokens[user][0]
-            write_kubeconfig(path, self.url, token=token, authority=self.tls.authority, namespace="default")
+            write_kubeconfig(path, self.url, token=token, authority=self.authority, namespace="default")
         return path
 
     def write_tokens(self) -> None:
@@ -173,7 +177,7 @@ class ControlPlane:
 
     def _open_http(self) -> aiohttp.ClientSession:
         """Open a session with which tests send what our client never would; it speaks as the administrator."""
-        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=self.tls.authority), limit=64)
+        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=self.authority), limit=64)
         headers = {"Authorization": f"Bearer {self.tokens[ADMIN][0]}"}
         return aiohttp.ClientSession(connector=connector, headers=headers)
 
@@ -207,10 +211,10 @@ class ControlPlane:
                 *(f"--etcd-servers=http://{self.etcd_address}", "--endpoint-reconciler-type=none"),
                 *("--bind-address=127.0.0.1", f"--secure-port={self._port.number}", "--permit-port-sharing=true"),
                 *("--advertise-address=127.0.0.1", "--service-cluster-ip-range=10.96.0.0/16"),
-                *(f"--tls-cert-file={self.tls.certificate}", f"--tls-private-key-file={self.tls.key}"),
+                *(f"--tls-cert-file={self._own_tls[0]}", f"--tls-private-key-file={self._own_tls[1]}"),
                 f"--token-auth-file={self.root / 'tokens.csv'}",
-                f"--service-account-signing-key-file={self.account_keys[0]}",
-                f"--service-account-key-file={self.account_keys[1]}",
+                f"--service-account-signing-key-file={self._accounts_tls[1]}",
+                f"--service-account-key-file={self._accounts_tls[0]}",
                 "--service-account-issuer=https://kubernetes.default.svc",
                 *("--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"),
                 *("--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", "--allow-privileged=true"),

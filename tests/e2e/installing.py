@@ -66,7 +66,7 @@ async def account_kubeconfig(control_plane: ControlPlane, account: str, *, on_no
         document = await answer.json()
         assert answer.status == 201, document
     path = control_plane.root / f"{account}.kubeconfig"
-    token, authority = document["status"]["token"], control_plane.tls.authority
+    token, authority = document["status"]["token"], control_plane.authority
     return write_kubeconfig(path, control_plane.url, token=token, authority=authority, namespace="kube-system")
 
 

@@ -32,7 +32,7 @@ async def scheduling(control_plane: ControlPlane) -> AsyncIterator[Scheduling]:
     need_binaries("kube-scheduler")
     async with wire_to(f"https://127.0.0.1:{control_plane.port}", late_s=LATE_S) as wire:
         url, path = f"https://127.0.0.1:{wire.port}", control_plane.root / "late.kubeconfig"
-        token, authority = control_plane.tokens[ADMIN][0], control_plane.tls.authority
+        token, authority = control_plane.tokens[ADMIN][0], control_plane.authority
         write_kubeconfig(path, url, token=token, authority=authority, namespace="default")
         async with Scheduling(control_plane, ("--no-leader-elect", "--kubeconfig", str(path))) as running:
             await running.start_all()

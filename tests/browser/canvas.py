@@ -46,12 +46,12 @@ async def until_painted(tab: Tab, *colours: str, least: int = 30) -> None:
         await tab.until("document.querySelector('#canvas').dataset.frames !== $0", frames)
 
 
-async def box_of(tab: Tab, colour: str) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom in the window of what is painted in a colour."""
+async def _box(tab: Tab, condition: str) -> list[float]:
+    """Left, top, right and bottom, in the window, of the pixels that meet a condition."""
     script = f"""(() => {{ {_PIXELS}
       const box = {{left: Infinity, right: -1, top: Infinity, bottom: -1}};
       for (let at = 0; at < pixels.length; at += 4) {{
-        if (pixels[at + 3] !== 255 || colourAt(at) !== $0) continue;
+        if (!({condition})) continue;
         const x = (at / 4) % canvas.width, y = Math.floor(at / 4 / canvas.width);
         box.left = Math.min(box.left, x); box.right = Math.max(box.right, x);
         box.top = Math.min(box.top, y); box.bottom = Math.max(box.bottom, y);
@@ -60,10 +60,14 @@ async def box_of(tab: Tab, colour: str) -> tuple[float, float, float, float]:
       const frame = canvas.getBoundingClientRect(), scale = canvas.width / frame.width;
       return [box.left, box.top, box.right, box.bottom].map((at, side) => (side % 2 ? frame.y : frame.x) + at / scale);
     }})()"""
-    place = await tab.evaluate(script, colour)
-    assert place is not None, f"nothing is painted in {colour}"
-    left, top, right, bottom = place
-    return float(left), float(top), float(right), float(bottom)
+    place = await tab.evaluate(script)
+    assert place is not None, f"there is no pixel with {condition}"
+    return [float(each) for each in place]
+
+
+async def box_of(tab: Tab, colour: str) -> list[float]:
+    """Left, top, right and bottom in the window of what is painted in a colour."""
+    return await _box(tab, f"pixels[at + 3] === 255 && colourAt(at) === '{colour}'")
 
 
 async def find(tab: Tab, colour: str) -> tuple[float, float]:
@@ -74,16 +78,7 @@ async def find(tab: Tab, colour: str) -> tuple[float, float]:
 
 async def covered(tab: Tab) -> tuple[float, float]:
     """Which share of the map's width and height the tiles reach over."""
-    script = f"""(() => {{ {_PIXELS}
-      let right = 0, bottom = 0, left = canvas.width, top = canvas.height;
-      for (let at = 3; at < pixels.length; at += 4) {{
-        if (pixels[at] === 0) continue;
-        const x = ((at - 3) / 4) % canvas.width, y = Math.floor((at - 3) / 4 / canvas.width);
-        left = Math.min(left, x); right = Math.max(right, x); top = Math.min(top, y); bottom = Math.max(bottom, y);
-      }}
-      const frame = document.querySelector("#map").getBoundingClientRect();
-      const scale = window.devicePixelRatio;
-      return [(right - left) / scale / frame.width, (bottom - top) / scale / frame.height];
-    }})()"""
-    width, height = await tab.evaluate(script)
-    return float(width), float(height)
+    left, top, right, bottom = await _box(tab, "pixels[at + 3] > 0")
+    size = "(({width, height}) => [width, height])(document.querySelector('#map').getBoundingClientRect())"
+    width, height = await tab.evaluate(size)
+    return (right - left) / width, (bottom - top) / height

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
-from gcushare.core.cards import Health, InventoryCard
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_MODE, CORRECTED, PodRecord
 from gcushare.wire.objects import Node, Pod
@@ -76,29 +76,22 @@ def waiting_pods(now: datetime) -> Iterator[Pod]:
 
 def _node(name: str, number: int, shape: Shape) -> Node:
     model = "S60" if number % 3 else "T20"
-    offered = [_named(card(index, shape.units), model, f"GCU-{number:04x}-{index:02x}") for index in range(shape.cards)]
-    annotations: dict[str, str] = {}
-    if shape.troubles and number in (9, 22):
-        reason = "driver reports 3 uncorrectable memory errors"
-        offered[number % shape.cards] = msgspec.structs.replace(
-            offered[number % shape.cards], health=Health.UNHEALTHY, reason=reason
-        )
-    if shape.troubles and number == 15:
-        annotations[ENFLAME.cordon_annotation] = "4,5"
+    sick: dict[str, Any] = {"sick": True, "reason": "driver reports 3 uncorrectable memory errors"}
+    offered = []
+    for index in range(shape.cards):
+        more = sick if shape.troubles and number in (9, 22) and index == number % shape.cards else {}
+        offered.append(card(index, shape.units, model=model, uuid=f"GCU-{number:04x}-{index:02x}", **more))
+    annotations = {ENFLAME.cordon_annotation: "4,5"} if shape.troubles and number == 15 else {}
     document = node_document(name, offered=offered, annotations=annotations)
     document["metadata"]["labels"] = {
         "enflame.com/gcushare": "true",
         "topology.kubernetes.io/zone": f"cn-east-{_ZONES[number % 3]}",
         "gcushare.io/pool": "serving" if number % 4 else "research",
     }
-    ready = "False" if shape.troubles and number == 29 else "True"
-    document["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    if shape.troubles and number == 29:
+        document["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     document["status"]["addresses"] = [{"type": "InternalIP", "address": f"10.20.{number // 250}.{number % 250}"}]
     return msgspec.convert(document, Node)
-
-
-def _named(offered: InventoryCard, model: str, uuid: str) -> InventoryCard:
-    return msgspec.structs.replace(offered, model=model, uuid=uuid)
 
 
 def _pods_of(node: str, shape: Shape, dice: random.Random) -> Iterator[Pod]:
@@ -130,7 +123,8 @@ def _pod(node: str, index: int, units: int, dice: random.Random, *, whole: bool 
     annotations = {CORRECTED: f"{(index + 1) % 8}->{index}"} if dice.random() < 0.004 else {}
     document = pod_document(
         name,
-        None if whole else units,
+        units,
+        whole=int(whole),
         node=node,
         record=record,
         annotations=annotations,
@@ -142,7 +136,5 @@ def _pod(node: str, index: int, units: int, dice: random.Random, *, whole: bool 
         ownerReferences=[{"kind": "ReplicaSet", "name": f"{work}-7d9f", "uid": "u", "controller": True}],
     )
     if whole:
-        limits = {ENFLAME.whole_card_resource: "1"}
-        document["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": limits}
         document["metadata"]["annotations"][CARD_MODE] = "whole"
     return msgspec.convert(document, Pod)

@@ -116,12 +116,8 @@ async def test_a_label_of_the_panel_filters(page: Tab) -> None:
 
 
 TAKEN_OVER = {"GCUShare", "Pod", "English", "GiB", "kubelet", "GCU", "UID", "uid", "uuid", "GB"}
-
-
-TAKEN_OVER |= {"kubectl", "inspect", "gcushare", "top"}
-
-
-"""Words that Chinese readers know by these letters, and those of a command."""
+TAKEN_OVER |= {"kubectl", "inspect", "gcushare", "top", "io", "cards"}
+"""Words that Chinese readers know by these letters, and those of a command and an annotation."""
 
 
 def see_some(rig: PageRig) -> None:
@@ -135,10 +131,11 @@ async def test_a_chinese_browser_reads_chinese_and_nothing_else(rig: PageRig, ta
     await tab.show(rig.url)
     assert await tab.evaluate("document.documentElement.lang") == "zh-CN"
 
-    for address in ("", "node=enflame/节点-1", "pod=enflame/视觉/甲", "list=waiting", "view=table"):
+    waits = {"list=waiting": "永远放不下：它能用的卡最大为", "pod=enflame/视觉/乙": "最多申请 16 GB"}
+    for address in ("", "node=enflame/节点-1", "pod=enflame/视觉/甲", *waits, "view=table"):
         await tab.open(address)
-        if address == "list=waiting":
-            await tab.until_text("#panel-body", "永远放不下：它能用的卡最大为")
+        if address in waits:
+            await tab.until_text("#panel-body", waits[address])
         texts = [await tab.evaluate("document.body.innerText")]
         for name in ("aria-label", "placeholder", "title"):
             script = "[...document.querySelectorAll(`[${$0}]`)].map((each) => each.getAttribute($0))"

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from gcushare.core.cards import Health
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CORRECTED
@@ -26,7 +25,7 @@ NAMESPACES = tuple(f"team-{letter}" for letter in "abcdefghijkl")
 
 def every_state() -> list[Node | Pod]:
     """Four nodes on which everything that the page can tell of a card or a pod is the case somewhere."""
-    sick = msgspec.structs.replace(card(1), health=Health.UNHEALTHY, reason="XID 79")
+    sick = card(1, sick=True, reason="XID 79")
     documents = [
         node_document("ready", offered=[card(0), sick, card(2), card(3)], annotations={ENFLAME.cordon_annotation: "2"}),
         node_document("away", 16, 16, 16, 16),
@@ -35,8 +34,7 @@ def every_state() -> list[Node | Pod]:
     ]
     for document in documents:
         document["metadata"]["labels"] = {"zone": "a"}
-        ready = "Unknown" if document["metadata"]["name"] == "away" else "True"
-        document["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    documents[1]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
     pods = [
         a_pod("pending", 8, node="ready", record=on_card(0, 8), namespace="team-a"),
         a_pod("running", 6, node="ready", record=handed_out(0, 6), namespace="team-b"),
@@ -49,6 +47,11 @@ def every_state() -> list[Node | Pod]:
         pods.append(a_pod(f"p{number}", 5, node=node, record=handed_out(index, 5), namespace=space))
         pods.append(a_pod(f"q{number}", 3, node=node, record=on_card(index, 3), namespace=space))
     return [*(msgspec.convert(each, Node) for each in documents), *pods]
+
+
+async def show(rig: PageRig, tab: Tab, theme: Theme, address: str = "") -> None:
+    await tab.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    await tab.show(f"{rig.url}#{address}")
 
 
 def faint(texts: Sequence[Text]) -> set[str]:
@@ -74,8 +77,7 @@ PLACES = {
 @THEMES
 async def test_every_text_of_the_page_can_be_read(rig: PageRig, tab: Tab, theme: Theme) -> None:
     rig.see(*every_state(), *waiting_pods(datetime.now(UTC)))
-    await tab.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-    await tab.show(rig.url)
+    await show(rig, tab, theme)
     problems: dict[str, set[str]] = {}
     for place, address in PLACES.items():
         await tab.open(address)
@@ -93,8 +95,7 @@ async def test_every_text_of_the_page_can_be_read(rig: PageRig, tab: Tab, theme:
 async def test_every_text_of_the_map_can_be_read(rig: PageRig, tab: Tab, theme: Theme) -> None:
     rig.see(*every_state())
     await tab.resize(2560, 1440)
-    await tab.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-    await tab.show(rig.url)
+    await show(rig, tab, theme)
     problems: dict[str, set[str]] = {}
     for address in ("", "ns=team-a", "size=12"):
         await tab.open(address)
@@ -112,8 +113,7 @@ async def test_every_text_of_the_map_can_be_read(rig: PageRig, tab: Tab, theme: 
 async def test_a_tip_and_a_notice_can_be_read(rig: PageRig, tab: Tab, theme: Theme) -> None:
     rig.see(*every_state())
     rig.leadership.is_leader = False
-    await tab.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-    await tab.show(rig.url)
+    await show(rig, tab, theme)
     await tab.until("!document.querySelector('#notice').hidden")
     x, y = await tab.evaluate("(({x, y}) => [x, y])(document.querySelector('#canvas').getBoundingClientRect())")
     await tab.page.mouse.move(x + 50, y + 60)
@@ -145,13 +145,11 @@ async def test_a_faint_text_is_found(rig: PageRig, tab: Tab) -> None:
 @THEMES
 async def test_a_pod_not_handed_out_yet_has_a_frame_of_its_own_and_a_name(rig: PageRig, tab: Tab, theme: Theme) -> None:
     rig.see(*every_state())
-    await tab.page.emulate_media(color_scheme=theme)
-    await tab.show(f"{rig.url}#node=enflame/ready")
+    await show(rig, tab, theme, "node=enflame/ready")
 
-    style = await tab.evaluate("""(() => {
-      const style = getComputedStyle(document.querySelector("[data-id='strip-0-uid-pending']"));
-      return [style.opacity, style.borderTopStyle];
-    })()""")
+    strip = """document.querySelector("[data-id='strip-0-uid-pending']")"""
+    style = await tab.evaluate(
+        f"(({{ opacity, borderTopStyle }}) => [opacity, borderTopStyle])(getComputedStyle({strip}))"
+    )
     assert style == ["1", "dashed"]
-    label = "document.querySelector(`[data-id='strip-0-uid-pending']`).getAttribute('aria-label')"
-    assert await tab.evaluate(label) == "team-a/pending: 8 GB · not started yet"
+    assert await tab.evaluate(f"{strip}.ariaLabel") == "team-a/pending: 8 GB · not started yet"

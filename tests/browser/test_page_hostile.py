@@ -8,7 +8,6 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from gcushare.core.cards import Health
 from gcushare.scheduler_extender.dashboard.dashboard_settings import Access
 from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod
@@ -24,12 +23,7 @@ SCHEME = "javascript:window.hacked=1"
 
 
 def hostile_node() -> Node:
-    offered = msgspec.structs.replace(
-        card(0, model=f"model{MARKUP}"),
-        uuid=f"uuid{BREAKING}",
-        health=Health.UNHEALTHY,
-        reason=f"reason{MARKUP}",
-    )
+    offered = card(0, sick=True, model=f"model{MARKUP}", uuid=f"uuid{BREAKING}", reason=f"reason{MARKUP}")
     document = node_document("node-1", offered=[offered, card(1)])
     document["metadata"]["name"] = f"node{MARKUP}"
     document["metadata"]["labels"] = {f"key{BREAKING}": f"value{MARKUP}"}
@@ -63,14 +57,9 @@ async def page(rig: PageRig, tab: Tab) -> Tab:
 
 async def assert_text_only(tab: Tab) -> None:
     assert await tab.evaluate("window.hacked ?? null") is None
-    assert (
-        await tab.evaluate("document.querySelectorAll('img, script:not([type=module]), [onerror], [onload]').length")
-        == 0
-    )
-    assert (
-        await tab.evaluate("document.querySelectorAll('[href^=javascript], [src^=javascript], form[action]').length")
-        == 0
-    )
+    markup = "img, script:not([type=module]), [onerror], [onload]"
+    links = "[href^=javascript], [src^=javascript], form[action]"
+    assert await tab.evaluate("document.querySelectorAll($0).length", f"{markup}, {links}") == 0
 
 
 async def test_every_view_shows_hostile_words_as_they_are(page: Tab) -> None:
@@ -107,18 +96,12 @@ async def test_the_policy_stops_what_would_get_through(rig: PageRig, tab: Tab) -
     """The second wall: were there a hole in the page, the browser itself would refuse."""
     rig.see(a_node("node-1", 16))
     await tab.show(rig.url)
-    refused = await tab.evaluate("""(() => {
-      const script = document.createElement("script");
-      try { script.text = "window.hacked = 1"; document.head.append(script); } catch (error) { return error.name; }
-      return "none";
-    })()""")
-    assert refused == "TypeError"
-    assert (
-        await tab.evaluate(
-            "(() => { try { document.body.innerHTML = '<p>'; return 'none'; } catch (e) { return e.name; } })()"
-        )
-        == "TypeError"
-    )
+    for hole in (
+        "document.head.append(Object.assign(document.createElement('script'), { text: 'window.hacked = 1' }))",
+        "document.body.innerHTML = '<p>'",
+    ):
+        attempt = f"(() => {{ try {{ {hole}; return 'none'; }} catch (error) {{ return error.name; }} }})()"
+        assert await tab.evaluate(attempt) == "TypeError"
     assert await tab.evaluate("window.hacked ?? null") is None
     assert tab.complaints != []
     tab.complaints.clear()

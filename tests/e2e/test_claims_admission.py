@@ -19,7 +19,7 @@ from gcushare_playground.apiserver.objects import copy_of
 from gcushare_playground.apiserver.registry import Registry
 from gcushare_playground.apiserver.storage import Storage
 from gcushare_playground.picture import POD_OBJECTS
-from tests.charts import needs_helm
+from tests.charts import containers, needs_helm
 from tests.e2e.claims import (
     CLAIMS,
     OPTED_IN,
@@ -90,12 +90,11 @@ def admit_by_the_double(body: JsonObject) -> JsonObject:
 def claimed_part(made: JsonObject) -> JsonObject:
     """The part of a pod that the policies change."""
     spec = made["spec"]
-    every = [*spec.get("initContainers", ()), *spec["containers"]]
     return {
         "annotations": made["metadata"]["annotations"],
         "claims": spec["resourceClaims"],
         "affinity": spec["affinity"],
-        "resources": [each["resources"] for each in every],
+        "resources": [each["resources"] for each in containers(spec)],
     }
 
 
@@ -108,9 +107,7 @@ def template_of(made: JsonObject) -> str:
 
 def users_of(made: JsonObject) -> list[str]:
     """The containers that use our claim."""
-    spec = made["spec"]
-    every = [*spec.get("initContainers", ()), *spec["containers"]]
-    return [each["name"] for each in every if {"name": ENTRY} in each["resources"].get("claims", ())]
+    return [each["name"] for each in containers(made["spec"]) if {"name": ENTRY} in each["resources"].get("claims", ())]
 
 
 @pytest.mark.parametrize(
@@ -152,8 +149,7 @@ async def test_a_request_becomes_a_claim(
     assert template_of(made) == template
     assert users_of(made) == users.split()
     assert made["metadata"]["annotations"][CLAIMED_UNITS] == units
-    left = [made["spec"], *made["spec"]["containers"], *made["spec"].get("initContainers", ())]
-    assert not [each for each in left if MEMORY in str(each) and each is not made["spec"]]
+    assert not [each for each in containers(made["spec"]) if MEMORY in str(each)]
     assert claimed_part(admit_by_the_double(body)) == claimed_part(made)
 
 
@@ -314,8 +310,7 @@ async def test_the_extender_is_called_by_a_resource_that_counts_the_pods_units_o
             made_of(memory("a", 3), inits=(sidecar,)),
         ):
             spec = (await admit(cluster, body))["spec"]
-            every = [*spec.get("initContainers", ()), *spec["containers"]]
-            found = [each["resources"] for each in every if mark in each["resources"].get("limits", {})]
+            found = [each["resources"] for each in containers(spec) if mark in each["resources"].get("limits", {})]
             assert [(each["limits"], each["requests"]) for each in found] == [({mark: "7"}, {mark: "7"})]
             assert "affinity" not in spec
     finally:

@@ -155,6 +155,7 @@ async def test_an_amount_that_the_scheduler_reckons_wrongly_is_refused(author: A
         pytest.param("1500Mi", [2 * GIB], id="between two units"),
         pytest.param("17Gi", [], id="more than a card"),
         pytest.param("1Ei", [], id="the most"),
+        pytest.param("", [16 * GIB], id="none, which is a whole card"),
     ],
 )
 async def test_an_amount_of_a_claim_that_no_policy_wrote_takes_whole_units_or_nothing(
@@ -165,13 +166,6 @@ async def test_an_amount_of_a_claim_that_no_policy_wrote_takes_whole_units_or_no
     node = await decided(author, "odd")
     assert await used(author) == held
     assert bool(node) == bool(held)
-
-
-async def test_a_claim_without_an_amount_takes_a_whole_card_and_no_share(author: Author) -> None:
-    await author.make(f"{IN_DEFAULT}/resourceclaims", claim("all"))
-    await author.make(PODS, user_of("all", "all"))
-    assert await decided(author, "all") == "n1"
-    assert await used(author) == [16 * GIB]
 
 
 async def test_admin_access_takes_a_namespace_that_an_administrator_labelled(author: Author) -> None:

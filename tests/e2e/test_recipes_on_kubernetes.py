@@ -30,7 +30,7 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, card_of, find_overcommitted, node, pod
 from tests.e2e.scheduling import PRIORITY_CLASSES, Scheduling
 from tests.e2e.waiting import until
-from tests.recipes import recipe
+from tests.pages import recipe
 
 POD_GROUPS: Resource[JsonObject] = Resource("apis/scheduling.k8s.io/v1alpha2", "podgroups", dict)
 QUOTAS: Resource[JsonObject] = Resource("api/v1", "resourcequotas", dict)

@@ -17,7 +17,7 @@ from gcushare.node.container_environment import CONTAINER_BYTES
 from gcushare.vendors import VENDORS_BY_NAME
 from gcushare.wire.annotations import encode_record, record_keys
 from tests.api_objects import an_object
-from tests.charts import Object, containers, needs_helm, of_kind, pod_specs, render, render_text
+from tests.charts import containers, load_objects, needs_helm, of_kind, pod_specs, render, render_text
 from tests.extender_objects import node_document, on_card, pod_document
 from tests.protocol.extender_rig import ExtenderRig, extender_settings
 from tests.protocol.inspect_rig import SERVICE, a_node, bound_pod, cluster
@@ -108,17 +108,8 @@ def test_the_charts_take_its_name_after_make_vendors() -> None:
     )
     assert all(f"'{key}'" in admission for key in record_keys(ACME))
     assert f"string(16 * variables.cards) + ' {ACME.memory_resource}" in admission
+    specs = pod_specs(load_objects(admission)).values()
+    assert any("--vendor=acme" in each.get("args", []) for spec in specs for each in containers(spec))
     everything = render(DEPLOY / "gcushare", sets={"global.vendor": "both"})
     names = {each["metadata"]["name"] for each in of_kind(everything, "DaemonSet")}
     assert {"gcushare-device-plugin", "gcushare-device-plugin-aliyun", "gcushare-device-plugin-acme"} <= names
-
-
-@needs_helm
-def test_the_extender_of_its_chart_is_called_under_its_prefix() -> None:
-    write(DEPLOY)
-    extender = DEPLOY / CHART.format("scheduler-extender")
-    objects: list[Object] = render(extender, sets={"vendor": "acme"})
-    arguments = [
-        word for spec in pod_specs(objects).values() for each in containers(spec) for word in each.get("args", [])
-    ]
-    assert "--vendor=acme" in arguments

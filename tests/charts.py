@@ -151,7 +151,7 @@ def render_everything(*pairs: str) -> dict[str, tuple[Object, ...]]:
 
 
 def pushed_images(registry: str) -> set[str]:
-    """What ``make publish REGISTRY=registry`` pushes; tests/playground/test_publish.py looks into the registry."""
+    """What ``make publish REGISTRY=registry`` pushes; tests/playground/test_packages.py looks into the registry."""
     return {f"{registry}/{name}:v{__version__}" for name in ("gcushare-device-plugin", "gcushare-scheduler-extender")}
 
 

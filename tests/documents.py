@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -107,3 +110,31 @@ def every_document() -> list[Document]:
 
 def guide(name: str, *, chinese: bool = False) -> Document:
     return Document.read((DOCS / "zh" if chinese else DOCS) / name)
+
+
+def commands(page: str, block: int) -> str:
+    """One block of commands, counted from 0."""
+    return [each.text for each in guide(page).blocks() if each.info == ("sh",)][block]
+
+
+def page_text(page: str, beginning: str) -> str:
+    """The one YAML block that begins so."""
+    (found,) = (each.text for each in guide(page).blocks() if each.text.startswith(beginning))
+    return found
+
+
+def page_yaml(page: str, beginning: str) -> dict[str, Any]:
+    """The document of the one YAML block that begins so."""
+    document: dict[str, Any] = YAML(typ="safe").load(page_text(page, beginning))
+    return document
+
+
+def recipe(name: str) -> tuple[dict[str, Any], ...]:
+    """The objects of a block of docs/recipes.md, by the name in its first comment."""
+    return tuple(YAML(typ="safe").load_all(page_text("recipes.md", f"# {name}\n")))
+
+
+def recipe_names() -> list[str]:
+    """The names of all YAML blocks there, each of which has one."""
+    blocks = [block for block in guide("recipes.md").blocks() if block.info[:1] == ("yaml",)]
+    return [block.text.partition("\n")[0].removeprefix("# ") for block in blocks]

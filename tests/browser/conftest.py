@@ -8,9 +8,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.browser.chromium import HOW_TO, find_chromium, run_chromium
 from tests.browser.page_rig import PageRig
-from tests.browser.tab import Tab
+from tests.browser.tab import HOW_TO, Tab, find_chromium, run_chromium
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

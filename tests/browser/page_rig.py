@@ -26,6 +26,7 @@ from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations import PodRecord
 from gcushare.wire.objects import Node, Pod
 from tests.extender_objects import DEFAULT_POLICIES, a_pod, on_card
+from tests.unit.extender_binds import Office
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -38,18 +39,6 @@ def handed_out(index: int, units: int) -> PodRecord:
 def holding(name: str, node: str, units: int, *, index: int = 0, **options: Any) -> Pod:
     """A pod that runs on a card of a node."""
     return a_pod(name, units, node=node, record=handed_out(index, units), **options)
-
-
-class SetLeadership:
-    """A leadership that a test gives and takes."""
-
-    def __init__(self) -> None:
-        self.is_leader = True
-        self.is_catching_up = False
-        self.holder = "extender-0_1_abcd"
-
-    def holds(self, margin_s: float) -> bool:
-        return self.is_leader
 
 
 class PageRig:
@@ -73,7 +62,7 @@ class PageRig:
         self.nodes: NodeHandler = NodeHandler(observers)
         self.pods: PodHandler = PodHandler(observers)
         self.watch_age_s: float | None = 0.5
-        self.leadership = SetLeadership()
+        self.leadership = Office(holder="extender-0_1_abcd")
         self.serving = Serving(self.leadership)
         self.serving.is_synced = True
         self.server: RunningServer

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from playwright.async_api import Browser
 
-from tests.browser.chromium import HOW_TO, find_chromium, run_chromium
 from tests.browser.page_rig import PageRig
 from tests.browser.pictures import Shape, make_cluster, waiting_pods
-from tests.browser.tab import Tab, Theme
+from tests.browser.tab import HOW_TO, Tab, Theme, find_chromium, run_chromium
 
 DIRECTORY = Path(__file__).parents[2] / "docs/images"
 MAX_BYTES = 250_000

@@ -15,13 +15,13 @@ from gcushare.wire.pods import MIRROR
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.apiserver.resources import BY_NAME
 from gcushare_playground.picture import POD_OBJECTS
+from tests.documents import page_text
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.conversation import hold
 from tests.e2e.installing import kubectl
 from tests.e2e.objects import pod
 from tests.e2e.waiting import until
 from tests.neighbours import FOLDER, read_objects
-from tests.pages import page_text
 
 KNOWN = {
     "annotate with a number": "kube-apiserver blames the patch (422) where the double blames the object (400)",

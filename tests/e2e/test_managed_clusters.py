@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from gcushare.vendors import ALIYUN
 from gcushare_playground.picture import NODE_OBJECTS, POD_OBJECTS
 from tests.charts import needs_helm
+from tests.documents import commands, page_text
 from tests.e2e.assets import need_binaries
 from tests.e2e.claims import (
     SLICES,
@@ -26,7 +27,6 @@ from tests.e2e.control_plane import ControlPlane
 from tests.e2e.installing import type_in
 from tests.e2e.objects import pod
 from tests.e2e.waiting import until
-from tests.pages import commands, page_text
 
 pytestmark = needs_helm
 

@@ -14,6 +14,7 @@ from gcushare.vendors import ALIYUN
 from gcushare_playground.picture import phase_of
 from gcushare_playground.plans import NodePlan
 from gcushare_playground.processes import Command
+from tests.documents import commands, page_yaml
 from tests.e2e.control_plane import NODE
 from tests.e2e.images import NAME
 from tests.e2e.installing import account_kubeconfig, type_in
@@ -21,7 +22,6 @@ from tests.e2e.machine import Machine
 from tests.e2e.node_side import NodeSide, real_pod, with_kubeconfig
 from tests.e2e.objects import JsonObject
 from tests.e2e.scheduling import Scheduling
-from tests.pages import commands, page_yaml
 
 TESLA_T4 = (14 * GIB,)
 MEMORY = ALIYUN.memory_resource

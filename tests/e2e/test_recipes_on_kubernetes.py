@@ -25,12 +25,12 @@ from gcushare.scheduler_extender.verbs.filter import UNIT_REASON
 from gcushare.vendors import ENFLAME
 from gcushare.wire.nodes import encode_inventory
 from gcushare_playground.picture import POD_OBJECTS, condition_of, node_of
+from tests.documents import recipe
 from tests.e2e.claims import start_controller_manager
 from tests.e2e.control_plane import ControlPlane
 from tests.e2e.objects import JsonObject, card_of, find_overcommitted, node, pod
 from tests.e2e.scheduling import PRIORITY_CLASSES, Scheduling
 from tests.e2e.waiting import until
-from tests.pages import recipe
 
 POD_GROUPS: Resource[JsonObject] = Resource("apis/scheduling.k8s.io/v1alpha2", "podgroups", dict)
 QUOTAS: Resource[JsonObject] = Resource("api/v1", "resourcequotas", dict)

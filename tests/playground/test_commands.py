@@ -27,12 +27,8 @@ SUBCOMMANDS = [["gcushare", name] for name in gcushare.SUBCOMMANDS]
 EVERY = [[name] for name in COMMANDS] + SUBCOMMANDS
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(BIN / words[0]), *words[1:]], capture_output=True, text=True, timeout=120)
-
-
 def run_here(*words: str) -> subprocess.CompletedProcess[str]:
-    """The same in this process: most of what such a run takes is Python's own start."""
+    """Run a command in this process: most of what such a run takes is Python's own start."""
     module, function = SCRIPTS[words[0]].split(":")
     stdout, stderr = io.StringIO(), io.StringIO()
     process = ProcessContext(argv=words[1:], stdout=stdout, stderr=stderr)
@@ -63,7 +59,8 @@ def test_version_is_one_line_with_the_commands_name(words: list[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_installed_file_starts(name: str) -> None:
-    assert run(name, "--version").stdout == f"{name_of([name])} {__version__}\n"
+    ended = subprocess.run([BIN / name, "--version"], capture_output=True, text=True, timeout=120)
+    assert ended.stdout == f"{name_of([name])} {__version__}\n"
 
 
 @pytest.mark.parametrize("words", EVERY, ids=name_of)

@@ -19,8 +19,7 @@ from gcushare.runtime.entry import ProcessContext
 from gcushare.vendors import ENFLAME
 from gcushare_playground.picture import poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
-from tests.playground.census import Census
-from tests.playground.clusters import listening_url, show_program, started
+from tests.playground.clusters import Census, listening_url, show_program, started
 from tests.protocol.doctor_rig import SERVICE, SYSTEM, policy, policy_binding
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("doctor system"), pytest.mark.slow]

@@ -24,8 +24,7 @@ from gcushare_playground.picture import POD_OBJECTS, condition_of
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from tests.documents import GUIDES, Block, Document, guide
 from tests.fake_proc import FakeProc
-from tests.playground.census import Census
-from tests.playground.clusters import BIN, listening_url, started
+from tests.playground.clusters import BIN, Census, listening_url, started
 
 HAS_KUBECTL = shutil.which("kubectl") is not None
 RESOURCES: Mapping[str, Resource[dict[str, Any]]] = {

@@ -15,8 +15,7 @@ from gcushare.kube.errors import AlreadyExistsError
 from gcushare_playground.cluster import Cluster
 from gcushare_playground.picture import POD_OBJECTS, condition_of, phase_of, poll_until
 from gcushare_playground.plans import ClusterPlan, NodePlan
-from tests.playground.census import Census
-from tests.playground.clusters import started
+from tests.playground.clusters import Census, started
 
 PODS = 60
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 20)

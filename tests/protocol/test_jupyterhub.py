@@ -20,10 +20,9 @@ from aiohttp import web
 
 from gcushare.vendors import ALIYUN
 from gcushare_playground.apiserver.kubeconfig import write_kubeconfig
-from tests.documents import ROOT
+from tests.documents import ROOT, page_yaml
 from tests.extender_objects import a_node, filter_body, state_of
 from tests.monitoring import needs_promtool, run_promtool
-from tests.pages import page_yaml
 from tests.protocol.kube_server import serving
 from tests.unit.extender_desk import Desk
 

@@ -115,3 +115,28 @@ def journeys(text: str) -> list[list[str]]:
 def test_no_folder_holds_more_modules_than_a_reader_can_see(package: Path) -> None:
     modules = [each.name for each in package.glob("*.py") if each.name != "__init__.py" and "_pb2" not in each.name]
     assert len(modules) <= MOST_SIDE_BY_SIDE, modules
+
+
+def log_calls(tree: ast.Module) -> list[ast.Call]:
+    return [
+        call
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id in {"log", "logger"}
+    ]
+
+
+def test_no_log_call_formats_a_field_itself() -> None:
+    calls = {name: log_calls(tree) for name, tree in modules().items()}
+    assert sum(map(len, calls.values())) > 100
+    own = [
+        f"{name}:{text.lineno} {text.value!r}"
+        for name, found in calls.items()
+        for call in found
+        for argument in call.args
+        for text in ast.walk(argument)
+        if isinstance(text, ast.Constant) and isinstance(text.value, str) and re.search(r"\w=(%|\{|$)", text.value)
+    ]
+    assert own == [], "use gcushare.core.log_fields.fields, which quotes what needs it"

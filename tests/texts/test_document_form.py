@@ -1,4 +1,4 @@
-"""The documents' form: narrow lines, a digest on top, decision records of twenty lines, a site with every page."""
+"""Form and words: narrow lines, digests, decision records of twenty lines, a site with every page, plain words."""
 
 from __future__ import annotations
 
@@ -28,13 +28,9 @@ def columns(line: str) -> int:
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)
 
 
-def wide_lines(document: Document) -> list[str]:
-    return [line for line in document.text.splitlines() if columns(line) > WIDEST_LINE]
-
-
 def test_no_line_is_wider_than_a_terminal() -> None:
-    documents = [each for each in every_document() if each.path != CHANGELOG]
-    assert [(each.name, line) for each in documents for line in wide_lines(each)] == []
+    texts = {each.name: each.text.splitlines() for each in every_document() if each.path != CHANGELOG}
+    assert [(name, line) for name, lines in texts.items() for line in lines if columns(line) > WIDEST_LINE] == []
 
 
 def test_every_page_opens_with_a_digest() -> None:
@@ -107,3 +103,41 @@ def test_its_tools_are_pinned_and_are_no_dependency_of_ours() -> None:
     assert any(line.startswith("mkdocs-material==") for line in lines)
     for name in ("pyproject.toml", "constraints.txt", "hashes.txt"):
         assert "mkdocs" not in (ROOT / name).read_text()
+
+
+HARD_WORDS = (
+    *("anew", "beside", "believed", "believes", "besides", "for ever", "lest", "made again", "nobody", "of which"),
+    *("spoilt", "strike", "thereby", "to blame", "told", "whoever", "whom"),
+)
+HARD = re.compile(rf"\b(?:{'|'.join(HARD_WORDS)})\b(?<!because of which)(?! (?:card|container|pod)s?\b)", re.IGNORECASE)
+"""Not inside a longer name, since an underscore or a digit joins its words; ``of which pod`` may be a question."""
+
+TREES = (
+    *("src", "tests", "docs", "deploy", "simulation", "playground", "scripts", "benchmarks", "limits", ".ci"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"),
+)
+SUFFIXES = frozenset({"", ".c", ".css", ".h", ".html", ".js", ".json", ".md", ".py", ".sh", ".tpl", ".toml", ".yaml"})
+
+ALLOWED = {
+    "src/gcushare/cli/explain/explanation_text.py": frozenset({"beside"}),  # explain's own key
+    "tests/protocol/test_claims_in_one_view.py": frozenset({"beside"}),  # explain's own key
+    "tests/protocol/test_inspect_explain.py": frozenset({"beside"}),  # explain's own key
+    "tests/texts/test_document_form.py": frozenset(HARD_WORDS),
+}
+"""Words that a file may have all the same: they are on the wire, or the file quotes them."""
+
+
+def test_sentences_are_plain() -> None:
+    tops = [ROOT / tree for tree in TREES]
+    assert [top for top in tops if not top.exists()] == []
+    found = [
+        f"{name}:{number}: {word}"
+        for top in tops
+        for path in ([top] if top.is_file() else sorted(top.rglob("*")))
+        if path.is_file() and path.suffix in SUFFIXES and "egg-info" not in str(path)
+        for name in [path.relative_to(ROOT).as_posix()]
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        for word in map(str.lower, HARD.findall(line))
+        if word not in ALLOWED.get(name, ())
+    ]
+    assert found == [], "write it in plain words: next to, with, in addition to, whose, again, anyone who"

@@ -36,7 +36,7 @@ from tests.charts import (
     render,
     rendered,
 )
-from tests.pages import page_text
+from tests.documents import page_text
 
 pytestmark = [needs_helm, in_one_worker]
 

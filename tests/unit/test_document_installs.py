@@ -149,7 +149,7 @@ def test_what_flux_and_argo_cd_are_given_names_what_was_pushed(published: Publis
 
 
 def test_every_plain_manifest_names_what_was_pushed(published: Published) -> None:
-    """That ``dist/`` has these files is seen where it is made: tests/playground/test_publish.py."""
+    """That ``dist/`` has these files is seen where it is made: tests/playground/test_packages.py."""
     files = {
         word
         for document in published.documents()

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from gcushare.wire.objects import Pod
+from tests.documents import recipe, recipe_names
 from tests.extender_objects import Document, a_node, filter_body, state_of
-from tests.pages import recipe, recipe_names
 from tests.unit.extender_desk import Desk
 
 NAMES = ["quota", "unit", "priorities", "kueue", "kueue-job", "group", "placeholders"]

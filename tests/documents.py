@@ -135,6 +135,6 @@ def recipe(name: str) -> tuple[dict[str, Any], ...]:
 
 
 def recipe_names() -> list[str]:
-    """The names of all YAML blocks there, each of which has one."""
+    """The names of all YAML blocks there; every block has one."""
     blocks = [block for block in guide("recipes.md").blocks() if block.info[:1] == ("yaml",)]
     return [block.text.partition("\n")[0].removeprefix("# ") for block in blocks]

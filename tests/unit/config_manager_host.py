@@ -417,10 +417,10 @@ def host_in_own_directory(root: Path) -> Host:
     return host
 
 
-def systemd_host(root: Path, *, version: str = "v1.23.1", restart: bool = True, mode: int = 0o600) -> Host:
+def systemd_host(root: Path, *, version: str = "v1.23.1", restart: bool = True) -> Host:
     """Make a node whose scheduler is started by systemd."""
     host = Host(root, target=UNIT, version=version, restart=restart)
-    host.put(UNIT, KUBEASZ, mode=mode)
+    host.put(UNIT, KUBEASZ)
     return host
 
 

@@ -68,9 +68,9 @@ class Source:
 
 
 class OverUseNode:
-    """Polls are ``POLL_S`` apart in a time that only ``poll`` moves."""
+    """Pods p0, p1 and so on hold 4 GiB each. Polls are ``POLL_S`` apart in a time that only ``poll`` moves."""
 
-    def __init__(self, folder: Path, pods: int = 2, gib: int = 4, polls: int = 2) -> None:
+    def __init__(self, folder: Path, pods: int = 2) -> None:
         self.now_s = 0.0
         self.heard = Heard()
         self.source = Source()
@@ -78,8 +78,8 @@ class OverUseNode:
         self.store = PodStore(ENFLAME)
         for number in range(pods):
             uid = f"00000000-0000-4000-8000-{number:012d}"
-            self.store.pod_applied(a_pod(f"p{number}", gib, node=NODE, record=on_card(0, gib), uid=uid))
-        held: Holdings = {f"default/p{number}": {"main": {0: gib}} for number in range(pods)}
+            self.store.pod_applied(a_pod(f"p{number}", 4, node=NODE, record=on_card(0, 4), uid=uid))
+        held: Holdings = {f"default/p{number}": {"main": {0: 4}} for number in range(pods)}
         self.store.on_kubelet_read(KubeletAllocations(memory=held))
         self.uids = {entry.ref.name: uid for uid, entry in self.store.entries.items()}
         self.monitor = CardMonitor(
@@ -88,7 +88,7 @@ class OverUseNode:
         self.pod_use = PodMemoryMonitor(self.monitor, self.store, ProcessOwners(self.proc.root))
         card = InventoryCard(**msgspec.structs.asdict(CARD), units=CARD_GIB)
         inventory = Inventory(unit=parse_memory_unit("1"), cards=(card,))
-        self.tracker = OverUseTracker(TOLERANCE, polls=polls)
+        self.tracker = OverUseTracker(TOLERANCE, polls=2)
         self.watch = OverUseWatch(
             self.tracker,
             self.pod_use,
@@ -124,8 +124,7 @@ class IdleNode(OverUseNode):
 
     def __init__(self, folder: Path, pods: int = 2, **settings: Any) -> None:
         super().__init__(folder, pods=pods)
-        given = {"idle_after": AFTER_S, "idle_least_age": 0.0} | settings
-        self.settings = IdleSettings(**given)
+        self.settings = IdleSettings(**{"idle_after": AFTER_S, "idle_least_age": 0.0} | settings)
         self.idle = self.make_watch()
 
     def make_watch(self) -> IdleWatch:

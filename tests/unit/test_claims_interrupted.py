@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from gcushare.core.errors import RemoteContractError
 from gcushare.device_plugin.claims.claim_files import CheckpointFile, ClaimCdiFiles
 from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
-from gcushare.wire.dra.checkpoint import PreparedClaim
 from tests.unit.claims_driver_values import DRIVER, a_claim, a_result, an_inventory, prepared_claims
 from tests.unit.cut_off import CutOff, Ended, every_cut_off
 
@@ -17,40 +17,21 @@ CLAIM = a_claim("one", a_result("card-0", 4))
 OTHER = a_claim("other", a_result("card-0", 8))
 
 
-class CutCheckpoint(CheckpointFile):
-    def __init__(self, directory: Path, cut: CutOff) -> None:
-        super().__init__(directory)
-        self._cut = cut
-
-    def write(self, claims: dict[str, PreparedClaim]) -> None:
-        with self._cut.write():
-            super().write(claims)
-
-    def copy_aside(self) -> Path | None:
-        with self._cut.write():
-            return super().copy_aside()
-
-
-class CutCdi(ClaimCdiFiles):
-    def __init__(self, directory: Path, cut: CutOff) -> None:
-        super().__init__(directory, DRIVER)
-        self._cut = cut
-
-    def write(self, claim: PreparedClaim) -> None:
-        with self._cut.write():
-            super().write(claim)
-
-    def remove(self, uid: str) -> None:
-        with self._cut.write():
-            super().remove(uid)
-
-    def remove_others(self, uids: object) -> int:
-        with self._cut.write():
-            return super().remove_others(uids)  # type: ignore[arg-type] # the collection of the base class
-
-
 def cut_claims(root: Path, cut: CutOff) -> PreparedClaims:
-    return prepared_claims(root, checkpoint=CutCheckpoint(root / "plugin", cut), cdi=CutCdi(root / "cdi", cut))
+    """A driver that is cut off at a write of its files."""
+    checkpoint, cdi = CheckpointFile(root / "plugin"), ClaimCdiFiles(root / "cdi", DRIVER)
+    for files, writes in ((checkpoint, ("write", "copy_aside")), (cdi, ("write", "remove", "remove_others"))):
+        for name in writes:
+            setattr(files, name, cut_at(cut, getattr(files, name)))
+    return prepared_claims(root, checkpoint=checkpoint, cdi=cdi)
+
+
+def cut_at(cut: CutOff, write: Callable[..., object]) -> Callable[..., object]:
+    def written(*arguments: object) -> object:
+        with cut.write():
+            return write(*arguments)
+
+    return written
 
 
 def started(root: Path) -> PreparedClaims:

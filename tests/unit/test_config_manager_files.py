@@ -134,7 +134,12 @@ async def test_a_configuration_in_a_volume_whose_source_is_a_link_is_the_one_tha
     assert "gcushare-scheduler" in written
 
 
-PASSWD = "root:x:0:0::/root:/bin/sh\nkube:x:998:997:Kubernetes:/:/sbin/nologin\n"
+def host_of_user(root: Path, lines: str) -> Host:
+    """A host that knows the user kube, with these lines in its unit."""
+    host = systemd_host(root)
+    host.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\nkube:x:998:997:Kubernetes:/:/sbin/nologin\n")
+    host.put(host.target, host.get(host.target).decode().replace("[Service]\n", f"[Service]\n{lines}\n"))
+    return host
 
 
 def can_read(path: Path, uid: int, gid: int) -> bool:
@@ -192,9 +197,7 @@ async def test_a_scheduler_in_a_pod_that_is_not_root_can_read_its_client_key(
     ],
 )
 async def test_a_unit_that_is_not_root_can_read_its_client_key(tmp_path: Path, lines: str, uid: int) -> None:
-    host = systemd_host(tmp_path)
-    host.put("/etc/passwd", PASSWD)
-    host.put(host.target, host.get(host.target).decode().replace("[Service]\n", f"[Service]\n{lines}\n"))
+    host = host_of_user(tmp_path, lines)
     await host.apply(TLS_EXTENDER)
     config = tmp_path / CONFIG[1:]
     assert can_read(config, uid, uid)
@@ -205,9 +208,7 @@ async def test_a_unit_that_is_not_root_can_read_its_client_key(tmp_path: Path, l
 async def test_a_key_for_a_user_that_the_host_does_not_know_is_refused_before_any_change(
     tmp_path: Path, lines: str
 ) -> None:
-    host = systemd_host(tmp_path)
-    host.put("/etc/passwd", PASSWD)
-    host.put(host.target, host.get(host.target).decode().replace("[Service]\n", f"[Service]\n{lines}\n"))
+    host = host_of_user(tmp_path, lines)
     before = host.tree()
     with pytest.raises(Refused, match=r"holds a private key, and this host does not know the user .*runAsUser"):
         await host.manager.prepare_apply(TLS_EXTENDER)

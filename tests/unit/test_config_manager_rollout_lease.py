@@ -17,14 +17,7 @@ import pytest
 
 from gcushare.config_manager.reconcile import ROLLOUT_TIMES, Reconciler, State, WantedMode, hold_lease
 from gcushare.wire.objects import Lease
-from tests.unit.config_manager_host import (
-    MOVED_EXTENDER,
-    Cluster,
-    Host,
-    Member,
-    host_with,
-    systemd_host,
-)
+from tests.unit.config_manager_host import MOVED_EXTENDER, Cluster, Host, Member, host_with, systemd_host
 from tests.unit.kube_lease import LeaseAccess, LeaseServer
 from tests.unit.kube_time import VirtualTime
 
@@ -80,9 +73,6 @@ class Node:
     def _after(self) -> None:
         self.changes += 1
         self.change(self.changes)
-
-    async def state(self) -> str | None:
-        return await self.reconciler.check()
 
 
 @dataclass(kw_only=True)
@@ -177,7 +167,7 @@ async def _finishes_after_a_pause(root: Path, story: str, number: int) -> bool:
     assert one.changes == last, f"a step was done out of turn after change {number}"
     await world.rounds(two, one, seconds=2 * LONG_S)
     await world.rounds(one)
-    assert await one.state() is None, number
+    assert await one.reconciler.check() is None, number
     assert _scheduler_facts(one) == _scheduler_facts(two), number
     return True
 
@@ -210,12 +200,12 @@ async def test_a_node_cut_off_does_not_put_its_scheduler_back_while_another_has_
         await world.time.pass_(300)
         assert second.done()
         assert one.host.scheduler.starts == restarts
-    assert "this node lost the Lease" in (await one.state() or "")
-    assert "rolled back" in (await two.state() or "")
+    assert "this node lost the Lease" in (await one.reconciler.check() or "")
+    assert "rolled back" in (await two.reconciler.check() or "")
 
     one.access.cut = False
     await world.rounds(one, seconds=400)
-    assert "rolled back" in (await one.state() or "")
+    assert "rolled back" in (await one.reconciler.check() or "")
     assert one.host.tree() == before
 
 

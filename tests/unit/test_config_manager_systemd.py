@@ -12,7 +12,7 @@ from gcushare.config_manager.host.unit_files import Surroundings, find_unit
 from gcushare.config_manager.host.unit_text import parse_environment_file
 from gcushare.config_manager.plan.execute import RolledBackError
 from gcushare.core.errors import ConfigError, Refused
-from tests.unit.config_manager_host import CONFIG, KUBEASZ, MOVED_EXTENDER, OWN_FILES, TARGET, UNIT, Host, systemd_host
+from tests.unit.config_manager_host import CONFIG, KUBEASZ, MOVED_EXTENDER, OWN_FILES, TARGET, UNIT, systemd_host
 
 WRITTEN = r"""[Unit]
 Description=x
@@ -140,10 +140,6 @@ def test_broken_environment_files_are_read_to_their_end(text: str) -> None:
     assert set(parse_environment_file(text)) <= {"A", "B"}
 
 
-def host(root: Path, *, restart: bool = True) -> Host:
-    return systemd_host(root, restart=restart, mode=0o644)
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -187,7 +183,7 @@ RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.
 
 
 async def test_without_restart_the_files_are_written_and_the_admin_is_informed(tmp_path: Path) -> None:
-    node = host(tmp_path, restart=False)
+    node = systemd_host(tmp_path, restart=False)
     lines = await node.apply()
     assert node.scheduler.starts == 0
     assert RESTART in lines[-1]
@@ -199,7 +195,7 @@ async def test_without_restart_the_files_are_written_and_the_admin_is_informed(t
 
 
 async def test_a_restart_that_systemd_refuses_is_rolled_back(tmp_path: Path) -> None:
-    node = host(tmp_path)
+    node = systemd_host(tmp_path)
     before = node.tree()
     node.scheduler.target = "/etc/systemd/system/other.service"
     node.put("/etc/systemd/system/other.service", KUBEASZ)

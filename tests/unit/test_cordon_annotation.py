@@ -8,25 +8,22 @@ from collections.abc import Mapping
 import pytest
 
 from gcushare.cli.cordon.cordon import ATTEMPTS, CordonRequest, decide_annotation, set_cordon
-from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ConflictError, NotFoundError, Refused, RemoteContractError, RetryableError
-from gcushare.core.units import parse_memory_unit
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import encode_inventory, parse_card_names
 from gcushare.wire.objects import Node, ObjectMeta
+from tests.builders import card, inventory
 from tests.played_api import Asked, PlayedApi
 
 CORDONED = ENFLAME.cordon_annotation
 
 
-def inventory(vendor: Vendor, *uuids: str) -> dict[str, str]:
-    cards = tuple(
-        InventoryCard(index=index, uuid=uuid, memory_bytes=1 << 34, units=16) for index, uuid in enumerate(uuids)
-    )
-    return {vendor.inventory_annotation: encode_inventory(Inventory(unit=parse_memory_unit("1"), cards=cards))}
+def annotations_of(vendor: Vendor, *uuids: str) -> dict[str, str]:
+    offered = inventory(*(card(index, uuid=uuid) for index, uuid in enumerate(uuids)))
+    return {vendor.inventory_annotation: encode_inventory(offered)}
 
 
-NODE = inventory(ENFLAME, "GCU-a", "GCU-b", "GCU-c")
+NODE = annotations_of(ENFLAME, "GCU-a", "GCU-b", "GCU-c")
 
 
 def cordon(card: str, annotations: Mapping[str, str] = NODE, **changes: object) -> CordonRequest:
@@ -77,23 +74,22 @@ def test_uncordoning_what_is_not_cordoned_changes_nothing() -> None:
     assert decided == ({}, "card 2 (GCU-c) of node n is not cordoned")
 
 
-def test_a_card_that_the_node_has_not_is_refused_with_those_that_it_has() -> None:
-    with pytest.raises(Refused, match=r"node n has no card '7'; its cards are 0 \(GCU-a\), 1 \(GCU-b\), 2 \(GCU-c\)"):
-        decide_annotation(cordon("7"), NODE)
-
-
-def test_a_node_without_an_inventory_is_refused_with_the_label_that_brings_one() -> None:
-    with pytest.raises(Refused, match=r"shares no cards.*enflame.com/gcushare=true or gpushare=true"):
-        decide_annotation(cordon("0"), {})
-
-
-def test_an_inventory_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(RemoteContractError, match=r"gcushare.io/enflame-inventory of node n: .*cannot be read"):
-        decide_annotation(cordon("0"), {ENFLAME.inventory_annotation: "{"})
+@pytest.mark.parametrize(
+    ("annotations", "says"),
+    [
+        (NODE, r"node n has no card '7'; its cards are 0 \(GCU-a\), 1 \(GCU-b\), 2 \(GCU-c\)"),
+        ({}, r"shares no cards.*enflame.com/gcushare=true or gpushare=true"),
+        ({ENFLAME.inventory_annotation: "{"}, r"gcushare.io/enflame-inventory of node n: .*cannot be read"),
+    ],
+    ids=["no such card", "no inventory", "unreadable"],
+)
+def test_a_card_that_is_not_found_is_refused_with_what_there_is(annotations: dict[str, str], says: str) -> None:
+    with pytest.raises((Refused, RemoteContractError), match=says):
+        decide_annotation(cordon("7"), annotations)
 
 
 def test_a_card_that_two_vendors_have_needs_the_vendors_name() -> None:
-    both = NODE | inventory(ALIYUN, "GPU-a")
+    both = NODE | annotations_of(ALIYUN, "GPU-a")
     with pytest.raises(Refused, match="enflame and aliyun: say which with --vendor"):
         decide_annotation(cordon("0"), both)
     for request in (cordon("0", vendor=ALIYUN), cordon("GPU-a")):

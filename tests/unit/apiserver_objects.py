@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gcushare_playground.apiserver import Registry, Storage
-from gcushare_playground.apiserver.bootstrap import ensure_cluster
 from gcushare_playground.apiserver.objects import JsonObject
 
 MEMORY = "enflame.com/gcu-memory"
@@ -43,10 +41,3 @@ def node(name: str, *, labels: dict[str, str] | None = None, **status: Any) -> J
         "metadata": {"name": name, "labels": labels or {}},
         "status": {"capacity": {MEMORY: "16"}, **status},
     }
-
-
-def new_registry() -> Registry:
-    """A registry over a fresh cluster whose clock stands still."""
-    registry = Registry(Storage(1000), clock=lambda: 1_800_000_000.0)
-    ensure_cluster(registry)
-    return registry

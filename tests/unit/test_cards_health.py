@@ -167,19 +167,12 @@ def test_a_lost_card_that_comes_back_recovers_by_its_readings() -> None:
     assert not roster.snapshot().gone
 
 
-def test_a_critical_event_makes_the_card_that_it_names_unhealthy() -> None:
+def test_only_a_critical_event_makes_a_card_unhealthy_and_only_the_one_that_it_names() -> None:
     roster = roster_of(FIRST, SECOND)
+    for uuid, critical in (("unknown", True), ("a", False)):
+        assert roster.record_event(HealthEvent(uuid=uuid, reason="XID 79", critical=critical), 5.0) == []
     event = HealthEvent(uuid="b", reason="critical XID 79", critical=True)
     assert roster.record_event(event, 5.0) == [CardChange(CardChangeKind.SICK, SECOND, "critical XID 79")]
-
-
-def test_events_that_name_no_card_or_are_not_critical_change_nothing_by_themselves() -> None:
-    roster = roster_of(FIRST)
-    for event in (
-        HealthEvent(uuid="unknown", reason="critical XID 79", critical=True),
-        HealthEvent(uuid="a", reason="file changed", critical=False),
-    ):
-        assert roster.record_event(event, 5.0) == []
 
 
 def test_a_silent_source_makes_every_card_sick_only_after_its_time() -> None:

@@ -263,11 +263,8 @@ def test_a_node_that_was_not_asked_about_counts_where_its_memory_is_too_little_i
     explainer.add(named("elsewhere", 16), is_asked=False)
     found = explainer.finish()
 
-    assert {each.verdict: each.examples for each in found.classes} == {
-        Verdict.FULL: ["full"],
-        Verdict.TOO_SMALL: ["asked"],
-        Verdict.UNASKED: ["elsewhere"],
-    }
+    examples = {each.verdict: each.examples for each in found.classes}
+    assert examples == {Verdict.FULL: ["full"], Verdict.TOO_SMALL: ["asked"], Verdict.UNASKED: ["elsewhere"]}
     assert (found.asked, found.can_ever_fit, ended(found)) == (1, True, ("full", ["full-0"]))
 
 

@@ -98,17 +98,14 @@ def test_reported_pods_are_stored_up_to_a_number() -> None:
 @pytest.mark.slow
 async def test_reviewed_tokens_are_stored_up_to_a_number() -> None:
     clock = ManualClock(100.0)
-    readers = {f"t-{number}": "jane" for number in range(reviewed_tokens._MAX_REMEMBERED + 3)}
+    most = reviewed_tokens._MAX_REMEMBERED
+    readers = {f"t-{number}": "jane" for number in range(most + 3)}
     guard = reviewed_tokens.TokenGuard(Desk(readers, frozenset({"jane"})).client, clock=clock)
-    for token in (*readers, *(f"made-up-{number}" for number in range(reviewed_tokens._MAX_REMEMBERED + 3))):
+    for token in (*readers, *(f"made-up-{number}" for number in range(most + 3))):
         clock.now_s += 1.0
         with suppress(web.HTTPUnauthorized):
             await guard.admit(asking(token))
-    assert (len(guard._readers), len(guard._refusals)) == (
-        reviewed_tokens._MAX_REMEMBERED,
-        reviewed_tokens._MAX_REMEMBERED,
-    )
-    assert guard._asking == {}
+    assert (len(guard._readers), len(guard._refusals), guard._asking) == (most, most, {})
 
 
 def test_the_victims_of_a_nominee_are_stored_up_to_a_number() -> None:

@@ -202,14 +202,10 @@ def test_what_a_claim_of_an_author_asks_for(
     exactly = {"deviceClassName": klass, "capacity": {"requests": amounts}}
     other = {"name": "b", "deviceClassName": "nic.example.com", "capacity": {"requests": {"memory": "99Gi"}}}
     assert asked({"exactly": exactly}) == expected
-    assert (
-        asked({"firstAvailable": [other, {"name": "a", **exactly}, {"name": "c", **exactly, "count": 3}]}) == expected
-    )
-    assert asked({"firstAvailable": [{**other, "deviceClassName": ENFLAME.claims.memory_class}, other]}) == (
-        99,
-        1,
-        False,
-    )
+    choices = [other, {"name": "a", **exactly}, {"name": "c", **exactly, "count": 3}]
+    assert asked({"firstAvailable": choices}) == expected
+    of_memory = {**other, "deviceClassName": ENFLAME.claims.memory_class}
+    assert asked({"firstAvailable": [of_memory, other]}) == (99, 1, False)
     assert asked({"exactly": {**exactly, "adminAccess": True}}) is None
 
 

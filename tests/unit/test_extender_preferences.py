@@ -77,11 +77,8 @@ def test_it_learns_from_the_pods_on_nodes_with_cards_but_not_from_those_that_are
         pod("g", 8, phase="Succeeded", node="node-1", record=on_card(0, 8)),
     )
     learn(state)
-    assert state.preferences.fill.typical == {
-        Demand(1, 4, False, 2000): 1,
-        Demand(1, 0, True): 1,
-        Demand(0, 0, False, 3000): 1,
-    }
+    learned = (Demand(1, 4, False, 2000), Demand(1, 0, True), Demand(0, 0, False, 3000))
+    assert state.preferences.fill.typical == dict.fromkeys(learned, 1)
 
 
 def test_it_learns_again_when_a_tenth_more_or_fewer_or_other_pods_are_there() -> None:

@@ -146,10 +146,8 @@ async def test_the_value_at_bind_counts_for_an_extender_that_starts_later() -> N
     with pytest.raises(Refused):
         await bind(later, replica("b"))
     await bind(later, replica("c", "another"))
-    assert [each.apart for each in later.ledger.assignments()] == [
-        ApartGroup("default", "app", "web"),
-        ApartGroup("default", "app", "another"),
-    ]
+    groups = [ApartGroup("default", "app", value) for value in ("web", "another")]
+    assert [each.apart for each in later.ledger.assignments()] == groups
 
 
 def test_a_pod_bound_before_it_asked_is_not_kept_apart_and_one_bound_by_another_scheduler_is_by_its_labels() -> None:

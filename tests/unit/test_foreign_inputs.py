@@ -152,10 +152,8 @@ def test_an_object_is_read_however_deep_what_no_one_reads_of_it_is(levels: int) 
     limit = sys.getrecursionlimit()
     assert (HEAD.read(fields).metadata.uid, POD.read(fields).metadata.name) == ("u", "p")
     (item,) = PAGE.read(b'{"items":[' + fields + b"]}").entries
-    assert (
-        HEAD.read(item).metadata.uid
-        == HEAD.read(EVENT.read(b'{"type":"ADDED","object":' + fields + b"}").object).metadata.uid
-    )
+    event = EVENT.read(b'{"type":"ADDED","object":' + fields + b"}")
+    assert HEAD.read(item).metadata.uid == HEAD.read(event.object).metadata.uid
     assert sys.getrecursionlimit() == limit
 
 

@@ -264,10 +264,8 @@ def test_a_placement_takes_exactly_what_was_asked_for(found: Room, demand: Deman
         after = room_after(found, demand, spot)
         taken = demand.cards * (1000 if demand.whole else demand.units)
         assert found.free - after.free == taken
-        assert (found.cpu_milli - after.cpu_milli, found.memory_mib - after.memory_mib) == (
-            demand.cpu_milli,
-            demand.memory_mib,
-        )
+        assert found.cpu_milli - after.cpu_milli == demand.cpu_milli
+        assert found.memory_mib - after.memory_mib == demand.memory_mib
         assert list(after.shared) == sorted(after.shared)
         assert 0 not in after.shared
 

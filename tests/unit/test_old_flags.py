@@ -1,4 +1,4 @@
-"""Flags as Go's ``flag`` package, kubectl and the Go programs before ours take them; those that we lack are refused."""
+"""Flags: as Go's ``flag`` package, kubectl and the Go programs before ours take them, and what the extender refuses."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ from gcushare.runtime.entry import ProcessContext, run_program
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.runtime.settings.command_line import CommandLine
 from gcushare.runtime.settings.declare import list_specs
+from gcushare.runtime.settings.loading import load_settings
 from gcushare.runtime.settings.old_flags import GLOG_FLAGS
 from gcushare.scheduler_extender import command_line as extender
+from gcushare.scheduler_extender.extender_settings import PROGRAM, ExtenderSettings, NamedNodes
+from gcushare.scheduler_extender.verbs.binding_client import BindTimes
+from gcushare.vendors import ENFLAME
+from gcushare.wire.contracts import SCHEDULER_NAME
 
 
 def run_inspect(*argv: str) -> tuple[int, dict[str, object], str]:
@@ -169,3 +174,38 @@ def test_the_old_extenders_variables_are_its_port_and_level() -> None:
     for line in ("--vendor=aliyun", "--listen-port=12345", "--log-level=debug"):
         assert f"{line} " in settings
     assert notes.count("note: ") == 2
+
+
+def load(*argv: str) -> ExtenderSettings:
+    return load_settings(PROGRAM, argv, {})
+
+
+def test_without_flags_it_serves_enflame_on_the_manuals_port_and_stands_for_election() -> None:
+    found = load()
+
+    assert found.placement.vendor == (ENFLAME,)
+    assert found.serve.listen_port == 32766
+    assert found.placement.filter_answer == NamedNodes(20, only_equal=True)
+    assert (found.placement.node_policy, found.placement.card_policy) == ("expected-fill", "expected-fill")
+    assert found.election.leader_elect
+
+
+@pytest.mark.parametrize("flag", ["--vendor=amd", *(f"--filter-answer={text}" for text in ("best", "best:0", "equal"))])
+def test_a_wrong_value_is_reported_with_what_is_accepted(flag: str) -> None:
+    with pytest.raises(ConfigError, match="accepted: "):
+        load(flag)
+
+
+def test_a_lease_leaves_room_for_a_bind_after_its_deadline() -> None:
+    """So that what a leader began to bind is over before the next one starts."""
+    election = load().election
+    assert election.lease_renew_deadline + BindTimes().attempt_s < election.lease_duration
+
+
+def test_certificates_of_our_own_go_with_no_other_clients_name() -> None:
+    made = ("--verbs=tls", "--verbs-secret=kube-system/verbs")
+    assert load(*made).verbs.verbs_client_name == SCHEDULER_NAME
+    with pytest.raises(ConfigError, match=r"verbs-client-name 'other': .* names 'gcushare-kube-scheduler'.*leave"):
+        load(*made, "--verbs-client-name=other")
+    assert load("--verbs=tls", "--verbs-tls-dir=/x", "--verbs-client-name=other").verbs.verbs_client_name == "other"
+    assert load("--verbs-client-name=other").verbs.verbs_client_name == "other", "plain HTTP names no one"

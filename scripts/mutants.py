@@ -187,6 +187,7 @@ GROUPS = {
             "unit/test_extender_claims.py",
             "unit/test_nodes_of_other_units.py",
             "unit/test_extender_filtering.py",
+            "unit/test_kube_election.py",
             "unit/test_extender_preempting.py",
             "unit/test_extender_nominations.py",
             "unit/test_extender_preferences.py",

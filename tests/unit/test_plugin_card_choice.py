@@ -277,11 +277,6 @@ def test_a_card_in_shared_use_is_not_given_even_if_the_kubelet_still_offers_it()
     assert choice.moved_from == (0,)
 
 
-def test_where_all_are_shared_the_refusal_says_what_each_card_is() -> None:
-    with pytest.raises(Refused, match=r"1 whole card wanted, 0 free on this node \(card 0: shared, card 1: in use"):
-        choose_whole_cards(1, (0,), [whole_candidate("a", 1, 0)], node(None, None, shared=(0,)))
-
-
 def test_cards_kept_for_others_are_left_to_them_as_long_as_others_are_free() -> None:
     kept = {0: "uid-b", 1: ""}
     assert choose_whole_cards(1, ALL_FREE, [], node(promised=kept)).card_indexes == (2,)
@@ -314,6 +309,8 @@ def test_a_card_that_takes_no_pods_is_described_and_the_advice_is_complete() -> 
         choose_whole_cards(2, (), [], NodeUse(cards))
     with pytest.raises(Refused, match=r"\(it has no cards\)"):
         choose_whole_cards(1, (), [], NodeUse({}))
+    with pytest.raises(Refused, match=r"1 whole card wanted, 0 free on this node \(card 0: shared, card 1: in use"):
+        choose_whole_cards(1, (0,), [whole_candidate("a", 1, 0)], node(None, None, shared=(0,)))
 
 
 def test_ids_are_read_as_cards_and_those_of_memory_or_of_other_plugins_are_refused() -> None:

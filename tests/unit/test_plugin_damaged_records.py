@@ -73,8 +73,7 @@ def damage(right: Pod, changes: Mapping[str, str | None]) -> Pod:
 
 
 def keys_of(vendor: Vendor, kind: str) -> tuple[str, ...]:
-    record = encode_record(vendor, KINDS[kind])
-    return (*record, CARD_UUID)
+    return (*encode_record(vendor, KINDS[kind]), CARD_UUID)
 
 
 @pytest.mark.parametrize("value", ["7", None, "", "many", "-1", "99999999999"])

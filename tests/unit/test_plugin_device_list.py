@@ -77,17 +77,6 @@ def test_what_changes_nothing_for_the_kubelet_wakes_no_one() -> None:
     assert not offer(table, inventory(2))
 
 
-async def test_every_stream_gets_the_list_now_and_after_each_change() -> None:
-    table = MemoryDeviceList()
-    offer(table, inventory(1))
-    streams = [table.follow(), table.follow()]
-    assert {len(listed(await anext(stream))) for stream in streams} == {1}
-    assert table.streams == 2
-    waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
-    offer(table, inventory(2))
-    assert [len(listed(message)) for message in await asyncio.gather(*waiting)] == [2, 2]
-
-
 async def test_hanging_up_ends_the_open_streams_and_not_the_next() -> None:
     table = MemoryDeviceList()
     offer(table, inventory(1))

@@ -187,19 +187,14 @@ def test_a_pod_that_the_kubelet_shows_does_not_keep_another_one_closed() -> None
 
 
 def test_each_use_is_closed_by_the_pod_that_may_run_longest_and_an_unknown_end_is_last() -> None:
-    def gone(name: str, until_s: int, *, is_whole: bool) -> ForceDeletedPod:
-        ref = PodRef(f"uid-{name}", "d", name)
-        return ForceDeletedPod(ref, frozenset({0}), is_whole, 30.0, until_s=until_s)
-
     pods = [
-        gone("a", 50, is_whole=True),
-        gone("b", 40, is_whole=True),
-        gone("c", 30, is_whole=False),
-        gone("d", 60, is_whole=False),
+        ForceDeletedPod(PodRef(f"uid-{name}", "d", name), frozenset({0}), is_whole, 30.0, until_s=until_s)
+        for name, until_s, is_whole in (("a", 50, True), ("b", 40, True), ("c", 30, False), ("d", 60, False))
     ]
     found = closures_of(0, pods, BOTH_MODES)
     assert found == (Closure(use="memory", pod="d/a", until=50), Closure(use="whole", pod="d/d", until=60))
-    found = closures_of(0, [*pods, gone("e", 0, is_whole=True)], BOTH_MODES)
+    endless = ForceDeletedPod(PodRef("uid-e", "d", "e"), frozenset({0}), True, 30.0)
+    found = closures_of(0, [*pods, endless], BOTH_MODES)
     assert found == (Closure(use="whole", pod="d/d", until=60), Closure(use="memory", pod="d/e"))
 
 

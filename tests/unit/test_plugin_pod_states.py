@@ -188,10 +188,10 @@ class History:
     """Random events for one store, and the states of new pods and of those that were there before."""
 
     rng: random.Random
+    first: set[PodState]
+    later: set[PodState]
     store: PodStore = field(default_factory=store_of)
     shown: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
-    later: set[PodState] = field(default_factory=set)
-    first: set[PodState] = field(default_factory=set)
     now_s: float = 0.0
 
     def run(self, steps: int) -> None:
@@ -254,10 +254,7 @@ def test_every_state_occurs_and_a_write_changes_none() -> None:
     first: set[PodState] = set()
     later: set[PodState] = set()
     for seed in range(16):
-        history = History(random.Random(seed))
-        history.run(300)
-        first |= history.first
-        later |= history.later
+        History(random.Random(seed), first, later).run(300)
     assert first == set(PodState) - {PodState.FORGOTTEN, PodState.OVERDUE}
     assert later == set(PodState)
 

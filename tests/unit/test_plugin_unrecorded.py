@@ -144,6 +144,15 @@ def passing_for(plain: Pod, uid: str) -> Pod:
     return with_more(plain, {MIRROR: uid, MACHINE_UID: uid})
 
 
+def world_of(source: str, name: str, uid: str) -> World:
+    """A kubelet whose podresources, or checkpoint, show that a pod holds units of card 0."""
+    if source == "checkpoint":
+        return World(record=checkpoint({uid: 0}))
+    world = World()
+    world.hold(name, 0)
+    return world
+
+
 @pytest.mark.parametrize(
     "false",
     [
@@ -157,11 +166,7 @@ def passing_for(plain: Pod, uid: str) -> Pod:
 )
 @pytest.mark.parametrize("source", ["podresources", "checkpoint"])
 async def test_a_false_mirror_holds_nothing_is_given_nothing_and_takes_nothing(false: Pod, source: str) -> None:
-    world, real = World(record=checkpoint({"uid-real": 0})), pod("real", 4, card=0)
-    if source == "podresources":
-        world = World()
-        world.hold("real", 0)
-    store = store_of(real, false)
+    world, store = world_of(source, "real", "uid-real"), store_of(pod("real", 4, card=0), false)
     assert waiting(store) == ["real"]
     reconciler = reconciler_of(world, store)
     await reconciler.check()
@@ -175,10 +180,7 @@ async def test_a_false_mirror_holds_nothing_is_given_nothing_and_takes_nothing(f
 
 @pytest.mark.parametrize("source", ["podresources", "checkpoint"])
 async def test_what_a_static_pod_holds_is_published_under_its_name_without_a_record(source: str) -> None:
-    world, store = World(record=checkpoint({"hash": 0})), store_of(mirror(card=1))
-    if source == "podresources":
-        world = World()
-        world.hold("mirror", 0)
+    world, store = world_of(source, "mirror", "hash"), store_of(mirror(card=1))
     reconciler = reconciler_of(world, store)
     await reconciler.check()
     await write_due(reconciler)
@@ -190,8 +192,7 @@ async def test_what_a_static_pod_holds_is_published_under_its_name_without_a_rec
 
 
 async def test_while_a_kubelet_starts_a_static_pod_goes_on_holding_its_cards() -> None:
-    world, store = World(), store_of(mirror())
-    world.hold("mirror", 0)
+    world, store = world_of("podresources", "mirror", "hash"), store_of(mirror())
     reconciler = reconciler_of(world, store)
     await reconciler.check()
     world.record, world.checkpoint = KubeletAllocations("podresources"), checkpoint({"hash": 0})
@@ -205,8 +206,7 @@ async def test_while_a_kubelet_starts_a_static_pod_goes_on_holding_its_cards() -
 
 
 async def test_a_change_of_source_is_no_news_of_a_static_pod() -> None:
-    world, store = World(), store_of(mirror())
-    world.hold("mirror", 0)
+    world, store = world_of("podresources", "mirror", "hash"), store_of(mirror())
     reconciler = reconciler_of(world, store)
     await reconciler.check()
     store.pod_applied(pod("new", 4, card=0))

@@ -174,7 +174,6 @@ def test_a_thousand_for_each_card_lacks_nothing() -> None:
         ("cpu", 1500, "1.5"),
         ("memory", 5 * (1 << 30) * 1000, "5Gi"),
         ("hugepages-2Mi", 0, "0"),
-        ("enflame.com/gcu-memory", 262_144_000, "262144"),
         ("aliyun.com/gpu-count", 8_000_000_000, "8000000"),
     ],
 )

@@ -98,22 +98,15 @@ def test_an_unreadable_pod_that_ends_holds_nothing_any_more() -> None:
 
 
 def test_units_and_whole_cards_of_unrecorded_holders_are_counted_apart() -> None:
-    store = store_of(pod("a", 4, card=0), whole_pod("w", 1, "1"))
-    reconcile(
-        store,
-        {"d/a": {"c0": {0: 4}}, "d/x": {"c0": {0: 2}}},
-        {"d/w": {"c0": {1: 1}}, "d/y": {"c0": {2: 1}}},
-    )
+    memory, whole = {"d/a": {"c0": {0: 4}}, "d/x": {"c0": {0: 2}}}, {"d/w": {"c0": {1: 1}}, "d/y": {"c0": {2: 1}}}
+    store = store_of(pod("a", 4, card=0), whole_pod("w", 1, "1"), memory=memory, whole=whole)
     store.find_unrecorded(0.0)
     sizes = {0: 16, 1: 8, 2: 32}
     assert store.held_units(sizes) == {0: 6, 1: 8, 2: 32}
     assert store.unrecorded_units(sizes) == {0: 2, 2: 32}
     assert (store.held_units(), store.unrecorded_units()) == ({0: 6, 1: 0, 2: 0}, {0: 2, 2: 0})
-    assert [store.users_with_units(index, sizes[index]) for index in sizes] == [
-        {"d/a": 4, "d/x": 2},
-        {"d/w": 8},
-        {"d/y": 32},
-    ]
+    users = [store.users_with_units(index, size) for index, size in sizes.items()]
+    assert users == [{"d/a": 4, "d/x": 2}, {"d/w": 8}, {"d/y": 32}]
     assert [store.users_of(index, whole=False) for index in sizes] == [["d/a", "d/x"], [], []]
     assert [store.users_of(index, whole=True) for index in sizes] == [[], ["d/w"], ["d/y"]]
 

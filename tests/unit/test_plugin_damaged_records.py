@@ -171,8 +171,8 @@ def test_a_correction_comes_back_when_it_is_removed_or_changed_and_none_is_inven
             (again,) = writes(store)
             assert (again.annotations[CORRECTED], again.repaired) == ("1->2", f"wrong or missing: {CORRECTED}")
         if not is_restarted:
-            damaged = damage(right, {ENFLAME.record.pod_units: "9"})
-            store = store_of(damaged, memory={"default/a": {"main": {2: 6}}})
+            changed = damage(right, {ENFLAME.record.pod_units: "9"})
+            store = store_of(changed, memory={"default/a": {"main": {2: 6}}})
 
 
 @pytest.mark.parametrize("release", ["before", "now"])

@@ -85,7 +85,7 @@ RUNS = {"uid-a"}
         pytest.param(30, [(100.0, None), (130.0 + K, None)], (131.0 + K, None), id="since the first look"),
         pytest.param(500, [(0.0, None), (500.0 + K, None)], (501.0 + K, None), id="the time of its own"),
         pytest.param(601, [(0.0, None), (600.0, None)], (601.0 + K, None), id="the limit"),
-        pytest.param(2**63 - 1, [(0.0, None), (600.0, None)], (601.0 + K, None), id="the limit, not without end"),
+        pytest.param(2**63 - 1, [(0.0, None), (600.0, None)], (601.0 + K, None), id="the limit, however long it asks"),
         pytest.param(500, [(0.0, RUNS), (K + 1, RUNS), (K + 2, None)], (K + 3, {"uid-b"}), id="its processes' end"),
         pytest.param(500, [(0.0, set()), (K, set())], (K + 1, set()), id="those that may still be starting"),
         pytest.param(30, [(0.0, RUNS), (1_000.0, RUNS), (10_000.0, RUNS)], (10_001.0, None), id="as long as it runs"),
@@ -193,8 +193,8 @@ def test_each_use_is_closed_by_the_pod_that_may_run_longest_and_an_unknown_end_i
     ]
     found = closures_of(0, pods, BOTH_MODES)
     assert found == (Closure(use="memory", pod="d/a", until=50), Closure(use="whole", pod="d/d", until=60))
-    endless = ForceDeletedPod(PodRef("uid-e", "d", "e"), frozenset({0}), True, 30.0)
-    found = closures_of(0, [*pods, endless], BOTH_MODES)
+    unlimited = ForceDeletedPod(PodRef("uid-e", "d", "e"), frozenset({0}), True, 30.0)
+    found = closures_of(0, [*pods, unlimited], BOTH_MODES)
     assert found == (Closure(use="whole", pod="d/d", until=60), Closure(use="memory", pod="d/e"))
 
 

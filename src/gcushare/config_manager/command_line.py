@@ -12,6 +12,7 @@ from gcushare.runtime.entry import ProcessContext, columns_of, run_program
 from gcushare.runtime.exit_codes import DONE, FAILED, MISUSED
 from gcushare.runtime.settings.declare import Program
 from gcushare.runtime.settings.help_text import render_overview
+from gcushare.runtime.streams import OutputError
 from gcushare.wire.contracts import CONFIG_MANAGER
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def main(process: ProcessContext) -> int:
 
     def say(line: str) -> None:
         # A change goes on to its end, even if its lines are no longer read.
-        with suppress(OSError) if command in _CHANGES else nullcontext():
+        with suppress(OutputError) if command in _CHANGES else nullcontext():
             process.stdout.write(line + "\n")
             process.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What a stock kubectl creates itself, in protobuf from 1.32 on, against the API server double."""
+"""A stock kubectl against the doubles: what it creates itself, in protobuf from 1.32 on, and ``exec``."""
 
 from __future__ import annotations
 
@@ -7,36 +7,44 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.apiserver.objects import JsonObject
-from tests.protocol.commands import run_program
-from tests.unit.apiserver_objects import pod
+from gcushare_playground.kubelet.logserver import LogServer
+from gcushare_playground.kubelet.settings import KubeletSettings
+from gcushare_playground.kubelet.views import ContainerView, DeviceView
+from tests.protocol.commands import Ran, run_program
+from tests.unit.apiserver_objects import node, pod
 
 KUBECTL = shutil.which("kubectl") or ""
+OLDEST_WITH_WEBSOCKETS = 31
 pytestmark = pytest.mark.skipif(not KUBECTL, reason="no kubectl in PATH")
 
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
+    server: ApiServer
     words: tuple[str, ...]
+
+    async def run(self, *words: str) -> Ran:
+        ran = await run_program(*self.words, *words)
+        assert ran.code == 0, ran.err
+        return ran
 
     async def show(self, *words: str) -> JsonObject:
         """Run it, and read the JSON that it prints."""
-        ran = await run_program(*self.words, *words)
-        assert ran.code == 0, ran.err
+        ran = await self.run(*words)
         return ran.document if ran.out else {}
 
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    server = ApiServer(ApiServerConfig())
-    await server.start()
-    file = server.kubeconfig(tmp_path / "kubeconfig")
-    yield Kubectl((KUBECTL, "--kubeconfig", str(file), "--cache-dir", str(tmp_path / "cache")))
-    await server.stop()
+    async with ApiServer(ApiServerConfig()) as server:
+        file = server.kubeconfig(tmp_path / "kubeconfig")
+        yield Kubectl(server, (KUBECTL, "--kubeconfig", str(file), "--cache-dir", str(tmp_path / "cache")))
 
 
 def lacking(wanted: object, found: object, at: str = "") -> list[str]:
@@ -74,3 +82,26 @@ async def test_a_copy_of_a_pod_for_debugging_is_like_the_pod(kubectl: Kubectl, t
     await kubectl.show("debug", "a", "--copy-to=b", f"--set-image=*={image}", "-q")
     copy = await kubectl.show("get", "pod", "b", "-o", "json")
     assert copy["spec"] == made["spec"]
+
+
+DEVICES = [DeviceView(path, path, "rw") for path in ("/dev/gcu3", "/dev/gcuctl")]
+NOTHING: dict[str, Any] = {"environment": {}, "mounts": [], "annotations": {}, "cdi_devices": [], "device_ids": {}}
+GIVEN = ContainerView(name="main", image="busybox", has_ended=False, started="", devices=DEVICES, **NOTHING)
+
+
+def only_main(namespace: str, name: str, container: str) -> ContainerView | None:
+    return GIVEN if (namespace, name, container) == ("default", "p", "main") else None
+
+
+async def test_exec_lists_the_devices_over_a_websocket(kubectl: Kubectl) -> None:
+    version = await kubectl.show("version", "--client", "-o", "json")
+    if int(version["clientVersion"]["minor"].rstrip("+")) < OLDEST_WITH_WEBSOCKETS:
+        pytest.skip("no kubectl 1.31 or later in PATH: older ones open no WebSocket for exec")
+    kubelet = LogServer(KubeletSettings(node_name="n1", root_dir=Path("/nowhere")), only_main)
+    await kubelet.start()
+    address = [{"type": "InternalIP", "address": "127.0.0.1"}]
+    daemon = {"kubeletEndpoint": {"Port": kubelet.port}}
+    kubectl.server.registry.put(node("n1", addresses=address, daemonEndpoints=daemon))
+    kubectl.server.registry.put(pod(nodeName="n1"))
+    assert "gcu3" in (await kubectl.run("exec", "p", "--", "ls", "/dev")).lines
+    await kubelet.stop()

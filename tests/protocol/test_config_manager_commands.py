@@ -1,4 +1,4 @@
-"""The command line, against a scheduler that runs as a process and on hosts that take no files."""
+"""The command line and its processes, against a scheduler that runs and on hosts that take no files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import asyncio
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from gcushare.cli.support_bundle.log_filter import cut_log
+from gcushare.cli.support_bundle.redact import Redactor
 from gcushare.cluster.programs import SERVICES
 from gcushare.config_manager.__main__ import main
 from gcushare.config_manager.node_reports import read_reports
@@ -22,7 +26,7 @@ from gcushare.kube.client import KubeClient
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.resources import LEASES, NODES
 from gcushare.wire.contracts import CONFIG_MANAGER
-from gcushare_playground.apiserver import ApiServer, ApiServerConfig
+from gcushare_playground.apiserver import ApiServer, ApiServerConfig, FailBefore, Fault
 from tests.documents import DOCS
 from tests.protocol.commands import run_command
 from tests.protocol.config_manager_node import ProcessNode, process_node, until
@@ -30,7 +34,7 @@ from tests.unit.config_manager_host import KUBEASZ, UNIT, Host, host_with
 
 URL = "http://10.96.1.37:32766"
 RESTART = "run now `systemctl daemon-reload && systemctl restart kube-scheduler.service`"
-WAITS = ("--wait-timeout=30s",)
+PROGRAM = (sys.executable, "-m", "gcushare.config_manager")
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ async def call(*argv: str, environ: dict[str, str] | None = None) -> tuple[int, 
 
 
 def place(node: ProcessNode) -> tuple[str, ...]:
-    return (f"--host-root={node.root}", *WAITS)
+    return (f"--host-root={node.root}", "--wait-timeout=30s")
 
 
 @pytest.mark.slow
@@ -168,16 +172,7 @@ async def keeping(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the DaemonSet's process."""
     process = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            "-m",
-            "gcushare.config_manager",
-            "run",
-            *place(node),
-            "--interval=50ms",
-            "--log-dir=",
-            *flags,
-        ),
+        *(*PROGRAM, "run", *place(node), "--interval=50ms", "--log-dir=", *flags),
         env={"KUBECONFIG": str(kubeconfig), "NODE_NAME": "cp-1", "POD_NAMESPACE": "kube-system"},
         stdout=log,
         stderr=log,
@@ -197,6 +192,83 @@ async def put_service(client: KubeClient, address: str) -> None:
         await client.delete(SERVICES, name, namespace="kube-system")
     spec = {"clusterIP": address, "ports": [{"port": 32766}]}
     await client.create(SERVICES, {"metadata": {"name": name}, "spec": spec}, namespace="kube-system")
+
+
+async def started(node: ProcessNode, url: str, stdout: int = asyncio.subprocess.PIPE) -> asyncio.subprocess.Process:
+    arguments = (*place(node), f"--extender-url={url}")
+    return await asyncio.create_subprocess_exec(
+        *(*PROGRAM, "apply", *arguments),
+        stdout=stdout,
+        stderr=asyncio.subprocess.PIPE,
+        env={},
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # these tests, too, may run under nohup
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+async def test_a_signal_while_it_waits_for_the_scheduler_puts_everything_back(
+    node: ProcessNode, number: signal.Signals
+) -> None:
+    before = node.manifest.read_bytes()
+    # The scheduler ends on this configuration, so that the command waits.
+    process = await started(node, "http://refused.example:1")
+    await until(lambda: node.manifest_has(b"gcushare"), "the scheduler's file is changed")
+    process.send_signal(number)
+    out, err = await process.communicate()
+    assert (process.returncode, b"interrupted, everything is put back" in out) == (1, True), err
+    assert b"error: interrupted; rolled back, kube-scheduler is healthy again" in err
+    assert node.manifest.read_bytes() == before
+    assert [path.name for path in (node.root / "etc/kubernetes").iterdir()] == ["manifests"]
+
+
+@pytest.mark.slow
+async def test_a_change_goes_on_to_its_end_if_nobody_reads_its_lines(node: ProcessNode) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = await started(node, URL, writing)
+    os.close(writing)
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (128 + signal.SIGPIPE, b"")
+    assert await node.is_proven()
+
+
+TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+SECRETS = ("alice", "payroll", "swordfish", TOKEN)
+MESSAGE = f'User "alice" of system:serviceaccount:payroll:runner may not: the password is swordfish, the token {TOKEN}'
+FAULTS = (
+    Fault(FailBefore(403, "Forbidden", MESSAGE), path="/services/", count=2),
+    Fault(FailBefore(500, "InternalError", MESSAGE), path="/configmaps/", method="PATCH", count=2),
+    Fault(FailBefore(422, "Invalid", MESSAGE), path="/leases", count=1),
+    Fault(FailBefore(403, "Forbidden", MESSAGE), path="/pods/", count=2),
+)
+
+
+# Several processes one after the other.
+@pytest.mark.slow
+async def test_nothing_secret_of_the_config_managers_log_is_in_a_bundle(node: ProcessNode, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with (
+        ApiServer(ApiServerConfig(runs_controllers=False)) as server,
+        KubeClient(KubeConfig(server=server.url, source="the test")) as client,
+    ):
+        await client.create(NODES, {"metadata": {"name": "cp-1"}})
+        await put_service(client, "10.96.1.37")
+        for fault in FAULTS:
+            server.faults.on(fault)
+        kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+        with log.open("wb") as file:
+            async with keeping(node, kubeconfig, "--log-level=debug", log=file.fileno()) as process:
+                await until(lambda: node.config_has(b"10.96.1.37"), "the scheduler is configured after the failures")
+                process.terminate()
+                await asyncio.wait_for(process.wait(), 60)
+    written = log.read_text()
+    assert [secret for secret in SECRETS if secret not in written] == [], "the control: all of them were logged"
+    kept = Redactor().text(cut_log(written, {"cp-1"}))
+    assert [secret for secret in SECRETS if secret in kept] == []
+    # Every line of the log is there, with what failed; what the command prints for people is not.
+    assert kept.count("/config_manager/") == written.count("/config_manager/") > 0
+    assert "was answered 403" in kept
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives directories to another user: run as root")

@@ -11,6 +11,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gcushare.device_plugin.pods.annotation_diff import RecordWrite
+from gcushare.vendors import ENFLAME
+
 if TYPE_CHECKING:
     from gcushare.core.assignments import Assignment
     from gcushare.device_plugin.app import PluginApp
@@ -166,13 +169,20 @@ class NeverCorrects(Bug):
 
 
 class ForgetsInitCards(Bug):
-    """Every other check forgets the whole cards that only an init container had, and their record."""
+    """Every other look finds that a pod's record should lack the whole cards that only an init container had."""
 
     def plant_in_plugin(self, app: PluginApp) -> None:
         store, looks = app.observed.store, itertools.count()
-        hidden = store.hidden_in
-        _replace(store, "hidden_in", lambda found: hidden(found) if next(looks) % 2 else [])
-        _replace(store, "on_record_written", lambda _write: None)
+        find, key = store.writes, ENFLAME.record.card_index
+
+        def writes(*given: Any) -> list[RecordWrite]:
+            several = [each for each in store.entries.values() if len(each.taken_cards) > 1 and next(looks) % 2]
+            return find(*given) + [
+                RecordWrite(pod=each.ref, annotations={key: str(each.taken_cards[0])}, cards=each.taken_cards[:1])
+                for each in several
+            ]
+
+        _replace(store, "writes", writes)
 
 
 class LeaksTasks(Bug):

@@ -22,7 +22,7 @@ ROUNDS = 50
 async def measure(processes: int) -> tuple[float, float]:
     """The median of a whole poll after the card was read, and of its part that follows over-use; in ms."""
     with tempfile.TemporaryDirectory() as folder:
-        node = OverUseNode(Path(folder), pods=PODS, gib=4)
+        node = OverUseNode(Path(folder), pods=PODS)
         each = processes // PODS
         gib: dict[int, float] = {}
         for number in range(PODS):

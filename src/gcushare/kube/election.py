@@ -1,5 +1,7 @@
 """Leader election with a Lease: at most one replica serves, and it stops before another one may start.
 
+How long and how often: ``runtime/settings/election``, of the extender.
+
 Clocks of two machines are never compared. A candidate measures on its own monotonic clock when *it* saw the lease
 change, and waits ``lease_duration_seconds`` from then on. A holder counts from the time at which it *sent* its last
 successful renewal. So the holder's time always ends first, whatever the wall clocks say.

@@ -1,7 +1,7 @@
 """Pods that wait for a node: the next ones, those backing off, and those that fit nowhere until something changes.
 
 Source: ``pkg/scheduler/backend/queue``: highest priority first, then the longest waiting; a pod that fitted nowhere is
-not tried again before an event or a long time, and never before its backoff has passed.
+not tried again before an event or a long time, and never before its backoff has passed (``settings.Pacing``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prints ``explain POD``: the text for people, and the document for programs."""
+"""Prints ``explain POD``: the words around the explanation, whose own text is ``wire/documents/explain_text``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep the annotations of pods that use more than their grant, and of idle ones.
+"""Keep the annotations of pods that use more than their grant, and of idle ones, whose text ``idle_watch`` makes.
 
 That of an over-use is written when it begins, renewed once a minute, and removed when it ends. What to write follows
 from the present state alone, so an annotation that an earlier plugin or another program left is corrected too.

@@ -22,7 +22,7 @@ from gcushare.runtime.shutdown import RootTasks
 from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
 from gcushare.scheduler_extender.claims.node_order import OrderWriter
 from gcushare.scheduler_extender.claims.template_keeper import TemplateKeeper
-from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplatePlan, trimmed
+from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, UNUSED_S, TemplatePlan, trimmed
 from gcushare.vendors import Vendor
 from gcushare.wire.contracts import CLAIMS_ENABLED, CLAIMS_LABEL
 from gcushare.wire.dra.claims import RESOURCE_CLAIM_TEMPLATE
@@ -30,8 +30,6 @@ from gcushare.wire.objects import ObjectHead
 from gcushare.wire.untrusted_json import OBJECT_BYTES, BoundedJsonDecoder
 
 NAMESPACE = BoundedJsonDecoder(ObjectHead, "a namespace", limit_bytes=OBJECT_BYTES, max_depth=None)
-UNUSED_S = 3600.0
-"""How long a template is kept after the last waiting pod: a Job that starts every half hour needs its template."""
 
 
 class ExtenderClaims(Collector):

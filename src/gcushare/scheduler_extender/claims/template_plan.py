@@ -20,6 +20,8 @@ from gcushare.wire.objects import ObjectHead, ObjectMeta, Pod
 from gcushare.wire.pods import pod_ref
 
 OWN_LABELS = {"app.kubernetes.io/managed-by": EXTENDER}
+UNUSED_S = 3600.0
+"""How long a template is kept after the last waiting pod: a Job that starts every half hour needs its template."""
 MAX_TEMPLATES = 256
 """Of one namespace: pods of more different sizes are a mistake or an attack on the API server's storage."""
 _MAX_SPEC = 4096

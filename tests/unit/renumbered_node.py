@@ -82,7 +82,13 @@ class RenumberedNode:
         """
         self.is_alone = alone
         self.roster = CardRoster(POLICY, by_uuid=self.follows)
-        self.rig: Rig = make_rig(self.vendor.default_unit, GrantMode.BOTH, vendor=self.vendor, hold_numbers=self._hold)
+        self.rig: Rig = make_rig(
+            self.vendor.default_unit,
+            GrantMode.BOTH,
+            vendor=self.vendor,
+            hold_numbers=self._hold,
+            lists_pods=False,
+        )
         store = self.rig.parts.store
         if not alone:
             self._meet_api_server()

@@ -1,4 +1,4 @@
-"""Filters log lines and metrics of our programs, and kube-scheduler's log lines; pure."""
+"""Cuts what ``bundle`` has read: log lines and metrics of our programs, and kube-scheduler's log lines. Pure."""
 
 from __future__ import annotations
 

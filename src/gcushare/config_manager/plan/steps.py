@@ -1,4 +1,4 @@
-"""Plans as values: steps that can be shown, executed, interrupted and undone."""
+"""Plans as values: steps that can be shown, executed, interrupted and undone. ``decide`` chooses and orders them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The extender's entry in a kube-scheduler configuration."""
+"""The extender's entry in a kube-scheduler configuration, of the options in ``manager_settings``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The kubelet's large messages on the hot path: encoded and decoded without an object per device.
 
+How large a list may be: ``device_ids``.
+
 A node may have hundreds of thousands of ids. The list is encoded by joining bytes. A request is read by slicing with a
 stride, because all our entries have the same length: five bytes with a short id. If a request also has ids of four
 characters, its short ids are padded first, to six bytes per entry. Other requests (ids of another layout, fields in

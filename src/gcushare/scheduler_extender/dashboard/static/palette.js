@@ -1,5 +1,5 @@
 // Colours: each namespace one of twelve, the same on every visit as long as no other took it first; each pod one of
-// them where all pods are of one namespace.
+// them where all pods are of one namespace. Their values are in app.css.
 
 const HUES = 12;
 // The first ones are distinguished most easily; the others serve clusters with many namespaces.

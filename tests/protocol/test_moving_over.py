@@ -134,7 +134,7 @@ async def test_after_the_documented_commands_the_plugin_takes_the_node(
         for words in commands_of(heading, resource):
             await neighbourhood.play(words)
         await rig.until_allocatable(vendor.memory_resource, 32)
-        assert rig.problem("registration") == ""
+        await rig.until(lambda: rig.problem("registration") == "", "its status has nothing to say")
         labels = rig.node()["metadata"]["labels"]
         key, _, value = vendor.node_label.partition("=")
         assert labels[key] == value, "our DaemonSet selects the node"

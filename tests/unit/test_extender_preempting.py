@@ -80,10 +80,16 @@ def budget(app: str, allowed: int) -> Document:
     }
 
 
-def port(number: int, protocol: str = "TCP") -> dict[str, Any]:
+def port(number: int, protocol: str = "TCP", **more: str) -> dict[str, Any]:
     """Asks for 4 units and a port of the host; 0 for none."""
     (container,) = asking(4, "0")["containers"]
-    return {"containers": [container | {"ports": [{"hostPort": number, "protocol": protocol}]}]}
+    return {"containers": [container | {"ports": [{"hostPort": number, "protocol": protocol, **more}]}]}
+
+
+def init_port(number: int, **more: str) -> dict[str, Any]:
+    """The same of an init container."""
+    ((container,),) = port(number).values()
+    return asking(4, "0") | {"initContainers": [container | {"name": "init", "resources": {}, **more}]}
 
 
 APART = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]}}}
@@ -122,6 +128,11 @@ async def test_all_less_important_pods_of_a_node_may_end_if_that_helps_and_break
         pytest.param(port(81), port(80), [], id="another port"),
         pytest.param(port(80), port(80, "UDP"), [], id="the same port of another protocol"),
         pytest.param(port(0, "UDP"), port(0, "UDP"), [], id="no port of the host"),
+        pytest.param(port(80, hostIP="10.0.0.1"), port(80, hostIP="10.0.0.2"), [], id="the same port elsewhere"),
+        pytest.param(port(80, hostIP="10.0.0.1"), port(80, hostIP="10.0.0.1"), ["e"], id="a port of one address"),
+        pytest.param(port(80, hostIP="10.0.0.1"), port(80, hostIP=""), ["e"], id="a port of all addresses"),
+        pytest.param(port(80), init_port(80), [], id="the port of an init container, which has ended"),
+        pytest.param(port(80), init_port(80, restartPolicy="Always"), ["e"], id="the port of a sidecar"),
         pytest.param({}, APART, ["e"], id="its anti-affinity"),
         pytest.param(APART, {}, ["e"], id="the preemptor's anti-affinity"),
         pytest.param({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, {}, ["e"], id="a volume"),

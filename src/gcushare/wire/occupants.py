@@ -7,7 +7,7 @@ PodTopologySpread and those of volumes; ``filterPodsWithPDBViolation`` of its pr
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import field
@@ -15,10 +15,11 @@ from msgspec import field
 from gcushare.core.node_rules import NodePlace, NodeRequirement, NodeSelectorTerm
 from gcushare.core.other_resources import thousandths
 from gcushare.core.preemption.choice import Occupancy, Occupant
+from gcushare.core.requests import ContainerKind
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.objects import Container, KubeObject, Node, ObjectMeta, Pod, PodSpec
 from gcushare.wire.other_resources import pod_requests
-from gcushare.wire.pods import card_resources, is_finished, pod_ref
+from gcushare.wire.pods import card_resources, init_kind, is_finished, pod_ref
 from gcushare.wire.untrusted_json import Int
 
 _MAX_BUDGET_WORDS = 2048
@@ -30,9 +31,13 @@ class _Skipped(KubeObject, frozen=True):
     """A value that only counts as present."""
 
 
+_ANY_ADDRESS = "0.0.0.0"
+
+
 class _Port(KubeObject, frozen=True):
     host_port: Int = 0
     protocol: str = "TCP"
+    host_ip: str = field(default=_ANY_ADDRESS, name="hostIP")
 
 
 class _OccupantContainer(Container, frozen=True):
@@ -56,10 +61,11 @@ class OccupantPod(Pod, frozen=True):
     spec: _OccupantSpec = _OccupantSpec()
 
     @property
-    def host_ports(self) -> frozenset[tuple[str, int]]:
-        containers = (*self.spec.init_containers, *self.spec.containers)
-        ports = (port for each in containers for port in each.ports if port.host_port)
-        return frozenset((port.protocol, port.host_port) for port in ports)
+    def host_ports(self) -> frozenset[tuple[str, int, str]]:
+        """Protocol, number and address; those of init containers that end are no obstacle."""
+        sidecars = (each for each in self.spec.init_containers if init_kind(each) is ContainerKind.SIDECAR)
+        ports = (port for each in (*sidecars, *self.spec.containers) for port in each.ports if port.host_port)
+        return frozenset((port.protocol, port.host_port, port.host_ip or _ANY_ADDRESS) for port in ports)
 
     @property
     def keeps_pods_off(self) -> bool:
@@ -118,6 +124,14 @@ class PodDisruptionBudget(KubeObject, frozen=True):
         return is_near and bool(meta.labels) and self.spec.selector.selects(meta.labels)
 
 
+def _collide(some: Iterable[tuple[str, int, str]], others: Collection[tuple[str, int, str]]) -> bool:
+    return any(
+        (protocol, number) == (protocol2, number2) and (address == address2 or _ANY_ADDRESS in (address, address2))
+        for protocol, number, address in some
+        for protocol2, number2, address2 in others
+    )
+
+
 Budgets: TypeAlias = Mapping[str, Sequence[PodDisruptionBudget]]
 """Disruption budgets by namespace."""
 
@@ -164,7 +178,7 @@ def read_occupancy(
             pod_ref(pod),
             {name: requests[pod.metadata.uid].get(name, 0) for name in asked},
             frozenset(each.key for each in (budgets or {}).get(pod.metadata.namespace, ()) if each.counts(pod)),
-            pod.keeps_pods_off or not preemptor.host_ports.isdisjoint(pod.host_ports),
+            pod.keeps_pods_off or _collide(preemptor.host_ports, pod.host_ports),
         )
         for pod in here
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -236,6 +237,39 @@ async def test_a_renewed_client_certificate_is_shown_though_connections_are_kept
                 await client.bind_pod(PodRef("uid", "ns", "p2"), "node", {})
     assert seen == ["GET old", "POST old", "GET old", "GET renewed", "POST renewed"]
     assert len(program.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_terminal", "says"),
+    [
+        pytest.param("Never", True, False, id="never, in a terminal"),
+        pytest.param("IfAvailable", True, True, id="in a terminal"),
+        pytest.param("IfAvailable", False, False, id="without one"),
+        pytest.param("Always", True, True, id="always, in a terminal"),
+        pytest.param("Always", False, None, id="always, without one"),
+    ],
+)
+async def test_a_login_program_hears_as_from_kubectl_whether_it_may_ask_questions(
+    server: ScriptedServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    is_terminal: bool,
+    says: bool | None,
+) -> None:
+    program = LoginProgram(tmp_path, "credential(token=f'{os.isatty(0)}')")
+    server.on("GET", PATH, answer(200, POD))
+    ours, theirs = os.openpty()
+    with os.fdopen(ours), os.fdopen(theirs) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal if is_terminal else None)
+        config = config_of(tmp_path, server.server, program.user(interactiveMode=mode))
+        if says is None:
+            with pytest.raises(ConfigError, match="interactiveMode: Always"):
+                await ask(config)
+            return
+        await ask(config)
+    assert program.calls[0]["spec"]["interactive"] is says
+    assert server.requests[-1].headers["Authorization"] == f"Bearer {says}"
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import asyncio
 import os
 import ssl
 import sys
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -49,6 +49,7 @@ class ExecSpec(msgspec.Struct, frozen=True, rename="camel"):
     env: tuple[EnvEntry, ...] | None = None
     install_hint: str | None = None
     provide_cluster_info: bool = False
+    interactive_mode: Literal["Never", "IfAvailable", "Always"] = "IfAvailable"
 
 
 class _CredentialStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -151,11 +152,22 @@ class ExecCredentials:
 
     async def _run(self) -> bytes:
         # As in kubectl, a plain name is searched in PATH; a path with a slash is relative to its kubeconfig.
+        is_interactive = self.spec.interactive_mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
+        if self.spec.interactive_mode == "Always" and not is_interactive:
+            raise ConfigError(
+                f"{self._shown} asks questions (interactiveMode: Always), but standard input is no terminal; "
+                "run this in one, or use a login method that asks none"
+            )
         command = self.spec.command
         command = str(self.directory / command) if "/" in command else command
         try:
             process = await asyncio.create_subprocess_exec(
-                command, *(self.spec.args or ()), env=self._environment(), stdout=PIPE, stderr=PIPE
+                command,
+                *(self.spec.args or ()),
+                env=self._environment(is_interactive),
+                stdin=sys.stdin if is_interactive else DEVNULL,
+                stdout=PIPE,
+                stderr=PIPE,
             )
         except OSError as error:
             hint = f"; {self.spec.install_hint.strip()}" if self.spec.install_hint else ""
@@ -174,8 +186,8 @@ class ExecCredentials:
             raise ConfigError(f"{self._shown} ended with status {process.returncode}: {text}")
         return output
 
-    def _environment(self) -> dict[str, str]:
-        info: dict[str, Any] = {"interactive": sys.stdin is not None and sys.stdin.isatty()}
+    def _environment(self, is_interactive: bool) -> dict[str, str]:
+        info: dict[str, Any] = {"interactive": is_interactive}
         if self.spec.provide_cluster_info:
             info["cluster"] = self.cluster
         document = {"apiVersion": self.spec.api_version, "kind": "ExecCredential", "spec": info}

@@ -166,6 +166,11 @@ def test_what_keeps_a_pod_from_a_node_is_named(spec: dict[str, Any], node: NodeP
     [
         ({}, place(unschedulable=True), Obstacle("a cordon", passes=True)),
         ({}, place(taints=[taint("node.kubernetes.io/not-ready")]), NOT_READY),
+        (
+            {},
+            place(taints=[taint("karpenter.sh/unregistered", effect="NoExecute")]),
+            Obstacle("taint karpenter.sh/unregistered:NoExecute", passes=True),
+        ),
         ({}, place(taints=[taint("node.kubernetes.io/not-ready"), taint("gpu")]), Obstacle("taint gpu:NoSchedule")),
         ({"nodeSelector": {"z": "1"}}, place(unschedulable=True), Obstacle("nodeSelector z=1")),
         ({"tolerations": [{"operator": "Exists"}]}, place(unschedulable=True, taints=[taint("gpu")]), None),

@@ -23,6 +23,7 @@ _PASSING = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
     "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "karpenter.sh/",
 )
 _SHOWN = 80
 MAX_RULES_CHARACTERS = 16 * 1024

@@ -1,4 +1,4 @@
-"""``gcushare defragment``: makes the plan, and prints it with the commands that carry it out, as text or JSON."""
+"""``gcushare defragment``: decides which pods may be moved, and prints the plan with the commands that carry it out."""
 
 from __future__ import annotations
 

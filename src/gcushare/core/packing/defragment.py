@@ -1,4 +1,4 @@
-"""Plans which pods to move to other nodes to make room for a request, with as few moves as possible.
+"""Plans which of the pods that may be moved to move, to make room for a request with as few moves as possible.
 
 The plan is found and then checked on a copy of the ledger, with the same grants that the extender makes. It considers
 cards only. kube-scheduler may reject a place because of CPU, taints or affinity.

@@ -1,4 +1,4 @@
-"""Does what a node published agree with what the kubelet counts?"""
+"""Which cards of a node are sick or held without a record, and does what it published agree with the kubelet?"""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -43,12 +42,17 @@ def main(process: ProcessContext) -> int:
     """Run the command that the first argument names; returns the exit code."""
     command = process.argv[0] if process.argv else ""
     rest = replace(process, argv=tuple(process.argv[1:]))
+    unsaid: list[OutputError] = []
 
     def say(line: str) -> None:
-        # A change goes on to its end, even if its lines are no longer read.
-        with suppress(OutputError) if command in _CHANGES else nullcontext():
+        try:
             process.stdout.write(line + "\n")
             process.stdout.flush()
+        except OutputError as error:
+            # A change goes on to its end, even if its lines are no longer read.
+            if command not in _CHANGES:
+                raise
+            unsaid.append(error)
 
     def run_once(settings: CommandSettings) -> int:
         import asyncio
@@ -56,9 +60,12 @@ def main(process: ProcessContext) -> int:
         from gcushare.config_manager import commands
 
         try:
-            return asyncio.run(commands.run_once(command, settings, say))
+            code = asyncio.run(commands.run_once(command, settings, say))
         except asyncio.CancelledError:  # by a signal, before there was anything to put back
             raise KeyboardInterrupt from None
+        if unsaid:
+            raise unsaid[0]
+        return code
 
     def run_loop(settings: RunSettings) -> int:
         from gcushare.config_manager import commands

@@ -46,5 +46,5 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers for two processors: many tests wait for a process or for a deadline, and each worker collects."""
-    return (3 * len(os.sched_getaffinity(0)) + 1) // 2
+    """Two workers for each processor: many tests wait for a process or for a deadline."""
+    return 2 * len(os.sched_getaffinity(0))

@@ -65,6 +65,7 @@ def test_charts_and_manifests_name_the_repository_and_the_tag(deploy: Path) -> N
         assert f'tag: "v{__version__}"' not in text
 
 
+@pytest.mark.slow
 def test_a_second_change_begins_where_the_first_one_ended(deploy: Path) -> None:
     for name in (f"{EXAMPLE}/first", "[fd00::1]:5000/second", "[fd00::1]:5000/second"):
         assert change(deploy.parent, name).returncode == 0

@@ -103,6 +103,7 @@ def rendered_images(chart: Path, *given: str) -> set[str]:
     return {image for image in images(load_objects(done.stdout)) if not KUBE_SCHEDULER.fullmatch(image)}
 
 
+@pytest.mark.slow
 def test_every_helm_command_installs_what_was_pushed(published: Published) -> None:
     pages = {}
     for document in published.documents():
@@ -165,6 +166,7 @@ def test_every_plain_manifest_names_what_was_pushed(published: Published) -> Non
         assert images(load_objects(manifest.read_text())) <= pushed_images(REGISTRY), file
 
 
+@pytest.mark.slow
 def test_one_value_names_the_images_as_they_were_pushed() -> None:
     secrets = ("global.imagePullSecrets[0]=a", "global.imagePullSecrets[1].name=b")
     mine = ("gcushare-device-plugin-chart.imagePullSecrets[0].name=a", f"global.imageRegistry={REGISTRY}/")

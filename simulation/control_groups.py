@@ -115,8 +115,8 @@ class ControlGroups:
         hard = NO_LIMIT if hard_bytes is None else hard_bytes
         if hard < used - base:
             raise DeviceError(f"{str(group)!r} uses {used - base} bytes: a limit of {hard} is refused")
-        with file.open("a") as stream:
-            stream.write(f"{card} 0 {hard} {base}\n")
+        others = [line for line in self._lines(file) if int(line.split()[0]) != card]
+        file.write_text("".join(f"{line}\n" for line in [*others, f"{card} 0 {hard} {base}"]))
 
     def soft_sum(self, card: int) -> int:
         """All soft limits of the tree."""

@@ -30,7 +30,7 @@ def need_cdi() -> None:
     """Skip the test if containerd is too old to give containers what a claim brings."""
     containerd = need_tools("containerd", why="to run pods for a kubelet")["containerd"]
     text = subprocess.run([containerd, "--version"], capture_output=True, text=True, check=True).stdout
-    version = re.search(r"\s(\d+)\.(\d+)\.", text)
+    version = re.search(r"\sv?(\d+)\.(\d+)\.", text)
     if version is None or (int(version[1]), int(version[2])) < (1, 7):
         pytest.skip(f"{text.strip()} knows no CDI: put containerd 1.7 or newer on the PATH to run this test")
 

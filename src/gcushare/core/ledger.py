@@ -18,7 +18,7 @@ from gcushare.core.nodes import NodeState
 from gcushare.core.placement import CardRank, choose_cards
 from gcushare.core.preemption.kept_room import NOTHING_KEPT, RoomLeft
 from gcushare.core.requests import CardRequest
-from gcushare.core.units import MemoryUnit
+from gcushare.core.units import MemoryUnit, choose_counted
 
 _UNRECORDED = "unrecorded:"
 _NEVER_ENDED = 2**31
@@ -48,8 +48,8 @@ class Ledger:
     An assignment is *reserved* from ``reserve`` until ``apply`` confirms it or ``roll_back`` returns it. After
     ``apply`` it is *observed*. Listeners (``listen``) are called with each changed node.
 
-    ``unit``: what a pod's request is counted in where nodes differ, or on every node if ``is_given``. Nodes that count
-    otherwise are odd. None: every node counts for every pod.
+    ``unit``: what a pod's request is counted in where nodes differ, or on every node if ``is_given`` (see
+    `choose_counted`). Nodes that count otherwise are odd. None: every node counts for every pod.
     """
 
     def __init__(self, unit: MemoryUnit | None = None, *, is_given: bool = False) -> None:
@@ -59,14 +59,19 @@ class Ledger:
         """Of each node that serves memory."""
         self._units: Counter[int] = Counter()
         """How many nodes have each of these."""
-        self.has_odd = False
-        """Whether nodes may be odd."""
+        self._counted_per_gib: int | None = None
+        """Of the unit that pods count in; None while all nodes have one unit and none is given."""
         self.nodes: dict[str, NodeState] = {}
         """Every node by name, including unknown nodes that pods name. Read only."""
         self._node_of: dict[str, str] = {}
         self._reserved: set[str] = set()
         self._parked: dict[str, set[str]] = {}
         self._listeners: list[Callable[[NodeState], None]] = []
+
+    @property
+    def has_odd(self) -> bool:
+        """Whether nodes may be odd."""
+        return self._counted_per_gib is not None
 
     # Facts
 
@@ -233,7 +238,7 @@ class Ledger:
         self._listeners.append(listener)
 
     def _compare_units(self, changed: NodeState) -> None:
-        """Find out which nodes are odd: the one that changed, or all once units differ, or no longer do."""
+        """Find out which nodes are odd: the one that changed, or all once pods count otherwise."""
         if (before := self._per_gib.pop(changed.name, None)) is not None:
             self._units[before] -= 1
         if changed.known and changed.serves_memory and changed.unit is not None:
@@ -241,10 +246,10 @@ class Ledger:
             self._units[changed.unit.per_gib] += 1
         if self.unit is None:
             return
-        had_odd, self.has_odd = self.has_odd, self.is_given or sum(map(bool, self._units.values())) > 1
-        for node in (changed,) if had_odd == self.has_odd else tuple(self.nodes.values()):
-            own = self._per_gib.get(node.name, self.unit.per_gib)
-            is_odd = self.has_odd and own != self.unit.per_gib
+        counted = self._counted_per_gib
+        self._counted_per_gib = choose_counted(self._units, self.unit.per_gib, is_given=self.is_given)
+        for node in (changed,) if self._counted_per_gib == counted else tuple(self.nodes.values()):
+            is_odd = self.has_odd and self._per_gib.get(node.name, self._counted_per_gib) != self._counted_per_gib
             if is_odd != node.is_odd:
                 node.is_odd = is_odd
                 if node is not changed:

@@ -6,7 +6,7 @@ point. The manual's "GB" is 2**30 bytes as far as its tables show (a 16 GB card 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.errors import ConfigError
@@ -77,3 +77,15 @@ def finest_unit(
         if fits([unit.units_in(size) for size in memory_bytes]):
             return unit
     return None
+
+
+def choose_counted(nodes: Mapping[int, int], own: int, *, is_given: bool) -> int | None:
+    """Choose what pods count in: units per GiB; None while all nodes have one unit, which is then the pods'.
+
+    ``nodes``: how many nodes have each. ``own``: an admin's, if ``is_given``, else the vendor's. Where no node has the
+    vendor's, it is that of most nodes: one node cannot close the others.
+    """
+    units = [unit for unit, count in nodes.items() if count]
+    if is_given or (len(units) > 1 and own in units):
+        return own
+    return max(units, key=lambda unit: (nodes[unit], -unit)) if len(units) > 1 else None

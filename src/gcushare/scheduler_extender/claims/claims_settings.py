@@ -23,8 +23,8 @@ class ClaimsSettings:
         default=_OWN_UNIT,
         help="What 1 of the memory resource stands for in every claim, and in the request of a pod without the "
         "annotation gcushare.io/memory-unit: nodes that count otherwise are not for it. default is the vendor's own "
-        "unit, for pods only where nodes differ. It must be the unit of the nodes that serve claims. Templates of "
-        "another unit are replaced.",
+        "unit; for pods only where nodes differ, and if no node has it, that of most nodes. It must be the unit of the "
+        "nodes that serve claims. Templates of another unit are replaced.",
     )
     claims_node_order: bool = setting(
         parsers.boolean(),

@@ -12,7 +12,7 @@ from gcushare.cluster.programs import flag
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, Health, Inventory
 from gcushare.core.errors import RemoteContractError
 from gcushare.core.quantities import parse_count
-from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, parse_memory_unit
+from gcushare.core.units import MEMORY_UNIT_NAMES, MemoryUnit, choose_counted, parse_memory_unit
 from gcushare.core.wording import counted, some_names
 from gcushare.wire.nodes import is_named, parse_card_names
 from gcushare.wire.pods import is_mirror
@@ -98,10 +98,14 @@ def check_units(facts: Facts) -> Iterator[Finding]:
         for each, inventory in sharing_nodes(facts):
             if each.vendor == vendor and SERVES_MEMORY in inventory.modes:
                 names.setdefault(inventory.unit, []).append(each.name)
-        wanted = parse_memory_unit(given or vendor.default_unit)
-        odd = {unit: found for unit, found in names.items() if unit.per_gib != wanted.per_gib}
-        if not odd or (not given and len({unit.per_gib for unit in names}) == 1):
+        own, nodes_of = parse_memory_unit(given or vendor.default_unit), Counter[int]()
+        for unit, found in names.items():
+            nodes_of[unit.per_gib] += len(found)
+        per_gib = choose_counted(nodes_of, own.per_gib, is_given=bool(given))
+        odd = {unit: found for unit, found in names.items() if unit.per_gib != per_gib}
+        if per_gib is None or not odd:
             continue
+        wanted = own if per_gib == own.per_gib else next(unit for unit in names if unit.per_gib == per_gib)
         shown = ", ".join(f"{unit.label} on {some_names(sorted(found))}" for unit, found in odd.items())
         make, effect = warning, "pods without the annotation gcushare.io/memory-unit get no cards there"
         if not facts.extender.replicas:

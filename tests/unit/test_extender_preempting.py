@@ -19,7 +19,7 @@ from gcushare.core.preemption.victims import choose_victims
 from gcushare.scheduler_extender.explain.service import ExplainService
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.scheduler_extender.state.vendor_state import VendorState
-from gcushare.scheduler_extender.verbs.preempt import MAX_VICTIMS, MAX_VICTIMS_OF_NODE, READ_AT_ONCE
+from gcushare.scheduler_extender.verbs.preempt import LEAST_SAMPLE, MAX_VICTIMS, MAX_VICTIMS_OF_NODE, READ_AT_ONCE
 from gcushare.vendors import ENFLAME
 from tests.builders import asks, asks_whole
 from tests.extender_objects import (
@@ -27,6 +27,7 @@ from tests.extender_objects import (
     a_node,
     a_pod,
     as_pod,
+    filter_body,
     known_request,
     on_card,
     pod_document,
@@ -281,6 +282,25 @@ async def test_a_pod_waits_for_room_that_comes_free_anyway_and_no_one_else_ends(
 
     assert await cluster.preempt(16, "younger", "leaves") == ["leaves"]
     assert await cluster.preempt(16, "younger") == ["leaves"]
+
+
+@pytest.mark.parametrize("asked", [1, LEAST_SAMPLE - 1, LEAST_SAMPLE])
+async def test_no_one_ends_at_once_where_a_node_got_room_or_may_not_have_been_asked_about(asked: int) -> None:
+    names = [f"node-{number}" for number in range(asked)]
+    state = state_of(a_node("other", 16), *(a_node(name, 16) for name in names))
+    pods = [pod_document(f"on-{name}", 16, node=name, record=on_card(0, 16)) for name in names]
+    for each in pods:
+        state.pod_applied(as_pod(each))
+    desk = Desk((state, None), reads=LedgersApi(state, *pods))
+    high, proposals = pod_document("p", 16, priority=HIGH), {names[0]: [f"on-{names[0]}"]}
+    ended = [proposals, proposals] if asked < LEAST_SAMPLE else [{}, proposals]  # no sample: other resources lack
+    desk.filter(filter_body(high, names))
+    assert [ended_pods((await desk.preempt(preempt_body(high, proposals))).body) for _ in ended] == ended
+
+    state.put_off.clear()
+    state.pod_deleted(f"uid-on-{names[-1]}")
+    proposals = {names[0]: [f"on-{names[0]}"]} if asked > 1 else {}
+    assert not ended_pods((await desk.preempt(preempt_body(high, proposals))).body), "kube-scheduler asked about it"
 
 
 async def test_where_none_of_the_leaving_was_proposed_the_fewest_others_are_named() -> None:

@@ -387,7 +387,7 @@ class Extender:
             state=state,
             filters=FilterService(state, named=named, refusals=on_refused, offers=wakes.on_offered),
             binds=BindService(state, self._api, self.leadership, now_ns=self._now_ns, monotonic=self._clock.monotonic),
-            preempts=PreemptService(state, self._api),
+            preempts=PreemptService(state, self._api, wakes.on_put_off),
             explains=explains,
             reports=reports,
             wakes=wakes,

@@ -94,6 +94,8 @@ class VendorState(ClusterView):
         """The pods of ``waiting``, ``unserved`` and ``bound``."""
         self.refused_on = LastFilteredNodes()
         """The nodes that kube-scheduler asked about when filter last named none of them."""
+        self.put_off = set[str]()
+        """Unbound pods by uid for which preemption ended none once, because a node had room."""
         self.named_with_record = LastFilteredNodes(max_names=MAX_NAMED_WITH_RECORD)
         """The nodes that filter last named for a pod that is bound with a record: bind accepts no other."""
         self.named_without_record = LastFilteredNodes()
@@ -226,6 +228,7 @@ class VendorState(ClusterView):
                 self.names.forget(waiting.pod)
         self._remembered.pop(uid, None)
         self.refused_on.forget(uid)
+        self.put_off.discard(uid)
         self.nominations.forget(uid)
         self.named_with_record.forget(uid)
         self.named_without_record.forget(uid)

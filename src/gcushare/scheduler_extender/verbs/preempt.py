@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from gcushare.core.assignments import PodRef
@@ -40,6 +40,9 @@ READ_AT_ONCE = 4
 READ_FOR_S = 2.0
 """After this long no further nodes are read: kube-scheduler waits five seconds for the answer."""
 
+LEAST_SAMPLE = 100
+"""kube-scheduler asks about a sample of the nodes only if this many are possible (its ``minFeasibleNodesToFind``)."""
+
 _VICTIMS_PER_TURN = 64
 """About half a millisecond."""
 
@@ -54,11 +57,14 @@ class _JudgedNode:
 
 
 class PreemptService:
-    """Answers preempt for one vendor."""
+    """Answers preempt for one vendor. ``put_off`` is called with each pod for which none ends, because it fits now."""
 
-    def __init__(self, state: VendorState, client: KubeClient) -> None:
+    def __init__(
+        self, state: VendorState, client: KubeClient, put_off: Callable[[SchedulingRequest], None] = lambda _: None
+    ) -> None:
         self._state = state
         self._client = client
+        self._put_off = put_off
         self._reading = asyncio.Lock()
         """One call reads at a time, so that forged calls cannot load the API server."""
 
@@ -79,6 +85,11 @@ class PreemptService:
             return VerbAnswer(encode_victims(unchanged), "not_asking", self._state.vendor.name)
         candidates, left_out = await self._judge(proposals, request)
         kept: dict[str, Proposed] = {}
+        if candidates and (node := self._find_room_now(request, proposals)):
+            self._state.put_off.add(request.pod.uid)
+            self._put_off(request)
+            logger.info("preempt names no pods: a node has room now %s", fields(pod=request.pod, node=node))
+            return VerbAnswer(encode_victims({}), "refused", self._state.vendor.name)
         if candidates:
             async with self._reading:
                 kept = await self._choose_best(candidates, request)
@@ -92,6 +103,24 @@ class PreemptService:
             logger.info("preempt left nodes out %s", fields(pod=request.pod, reason=text))
         self._state.nominations.expect(request, {name: found.uids for name, found in kept.items()})
         return VerbAnswer(encode_victims(kept), "fits" if kept else "refused", self._state.vendor.name)
+
+    def _find_room_now(self, request: SchedulingRequest, proposals: Collection[str]) -> str | None:
+        """A node that fits as things are: it got room after filter was asked, or filter was asked about a sample.
+
+        Found once for a pod, because the other resources of a node that filter was not asked about may not do.
+        """
+        state, uid = self._state, request.pod.uid
+        asked = state.refused_on.get(uid)
+        if asked is None or uid in state.put_off or request.group:
+            return None
+        places = state.places if len(asked) >= LEAST_SAMPLE else {}
+        closed = state.nominations.closed_to(request)
+        for name in state.indexes.get(request.shape).fitting:
+            place = None if name in proposals else places.get(name)
+            is_possible = name in asked or (place is not None and request.rules.find_obstacle(place) is None)
+            if is_possible and name not in closed:
+                return name
+        return None
 
     async def _judge(self, proposals: dict[str, Proposal], request: SchedulingRequest) -> tuple[list[_JudgedNode], int]:
         """Find the nodes where ending pods frees cards enough, the best first, and count those that were left out."""

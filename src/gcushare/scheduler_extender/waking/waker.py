@@ -106,6 +106,11 @@ class RoomWaker:
         if (attempt := self.attempts.get(request.pod.uid)) is not None:
             attempt.is_asked, attempt.until_s = True, self._clock.monotonic() + ANSWER_S
 
+    def on_put_off(self, request: SchedulingRequest) -> None:
+        """Record a pod that was refused, and fits now on a node that the scheduler may not have asked about."""
+        self.refused.add(request, None, -1)  # Before the log: any node counts, and any change.
+        self._changed.set()
+
     async def run(self) -> None:
         """Wake pods until cancelled."""
         async with asyncio.TaskGroup() as tasks:

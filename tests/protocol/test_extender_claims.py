@@ -12,7 +12,7 @@ from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.runtime.settings.election import ElectionSettings
 from gcushare.scheduler_extender.claims.claims_settings import ClaimsSettings
 from gcushare.vendors import ENFLAME
-from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
+from gcushare.wire.contracts import CLAIMS_ORDER_LABEL, STARTUP_TAINT
 from gcushare_playground.apiserver import ApiServer, FailBefore, Fault
 from tests.api_objects import an_object, find, listed, merge_into
 from tests.extender_objects import node_document
@@ -98,3 +98,14 @@ async def test_a_node_has_a_label_by_what_its_claims_hold(server: ApiServer) -> 
         server.registry.put(an_object("ResourceClaim", "c", "team", spec={}))
         merge_into(server, "ResourceClaim", "c", {"status": status}, "team", status_only=True)
         await until(lambda: level() == "6")  # a quarter of the node is in use
+
+
+async def test_a_node_that_serves_claims_of_which_the_server_has_none_holds_up_no_other(server: ApiServer) -> None:
+    server.faults.on(Fault(FailBefore(404, "NotFound", "no such resource"), "/resourceclaims"))
+    async with replica(server) as extender:
+        server.registry.put(node_document("ahead", 16, modes=(SERVES_CLAIMS,)))
+        await until(lambda: extender.extender.watches.claims.counters["failures"])
+        new = node_document("new", 16)
+        new["spec"] = {"taints": [{"key": STARTUP_TAINT, "effect": "NoSchedule"}]}
+        server.registry.put(new)
+        await until(lambda: not find(server, "Node", "new")["spec"].get("taints"))

@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
-from gcushare.core.errors import GcushareError, RemoteContractError, RetryableError
+from gcushare.core.errors import GcushareError, NotFoundError, RemoteContractError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
@@ -133,6 +133,8 @@ class Reflector(Generic[T]):
         """Whether the server has begun to answer this turn's watch."""
         self.synced = asyncio.Event()
         """Set after the first complete list; stays set."""
+        self.is_served = True
+        """Whether the server has the resource, by its last failure."""
         self.counters: Counter[str] = Counter()
         """Since the start, for metrics: completed lists, watches (streams opened), failures of either, gone (versions
         that the server no longer had), events, bookmarks, and undecodable objects, whose previous state stays."""
@@ -222,6 +224,7 @@ class Reflector(Generic[T]):
 
     def _on_failure(self, error: GcushareError) -> None:
         self.counters["failures"] += 1
+        self.is_served = not isinstance(error, NotFoundError)
         if isinstance(error, GoneError):
             self.counters["gone"] += 1
             if self._must_list:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass
 
 from gcushare.core.assignments import PodRef
@@ -61,31 +61,32 @@ class PodNames:
     """
 
     def __init__(self) -> None:
-        self._by_name: dict[str, PodRef | tuple[PodRef, ...]] = {}
-        """By name without namespace; a tuple if pods of several namespaces, or a pod and its successor, share it."""
+        self._of: defaultdict[str, dict[str, PodRef | tuple[PodRef, ...]]] = defaultdict(dict)
+        """By namespace and name; a tuple if a pod and its successor share them."""
 
     def add(self, pod: PodRef) -> None:
         """Add a pod, or replace the one of its uid."""
-        others = tuple(each for each in self._named(pod.name) if each.uid != pod.uid)
-        self._by_name[pod.name] = (*others, pod) if others else pod
+        others = self._others(pod)
+        self._of[pod.namespace][pod.name] = (*others, pod) if others else pod
 
     def forget(self, pod: PodRef) -> None:
         """Remove a pod; repeatable."""
-        named = self._named(pod.name)
-        others = tuple(each for each in named if each.uid != pod.uid)
-        if len(others) > 1:
-            self._by_name[pod.name] = others
-        elif others:
-            self._by_name[pod.name] = others[0]
-        elif named:
-            del self._by_name[pod.name]
+        if others := self._others(pod):
+            self._of[pod.namespace][pod.name] = others
+        else:
+            self._of[pod.namespace].pop(pod.name, None)
+        if not self._of[pod.namespace]:
+            del self._of[pod.namespace]
 
     def find(self, namespace: str, name: str) -> list[str]:
         """The uids of the pods of this name, the newest first."""
-        return [pod.uid for pod in reversed(self._named(name)) if pod.namespace == namespace]
+        return [pod.uid for pod in reversed(self._named(namespace, name))]
 
-    def _named(self, name: str) -> tuple[PodRef, ...]:
-        found = self._by_name.get(name, ())
+    def _others(self, pod: PodRef) -> tuple[PodRef, ...]:
+        return tuple(each for each in self._named(pod.namespace, pod.name) if each.uid != pod.uid)
+
+    def _named(self, namespace: str, name: str) -> tuple[PodRef, ...]:
+        found = self._of[namespace].get(name, ()) if namespace in self._of else ()
         return found if isinstance(found, tuple) else (found,)
 
 

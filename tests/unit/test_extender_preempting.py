@@ -94,6 +94,7 @@ def init_port(number: int, **more: str) -> dict[str, Any]:
 
 
 APART = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}]}}}
+MANY_BUDGETS = [budget(f"b{number}", 1) for number in range(1000)]
 FOUR = ["a-1", "a-2", "a-3", "a-4"]
 STRANGERS = [f"stranger-{number}" for number in range(MAX_VICTIMS_OF_NODE)]
 
@@ -106,6 +107,7 @@ STRANGERS = [f"stranger-{number}" for number in range(MAX_VICTIMS_OF_NODE)]
         pytest.param({}, [], [budget("a", 4)], FOUR, id="a budget that allows it"),
         pytest.param({}, [], [budget("a", 3)], None, id="a budget that does not"),
         pytest.param({}, [], [budget("b", 0)], FOUR, id="a budget of other pods"),
+        pytest.param({}, [], [*MANY_BUDGETS, budget("a", 0)], None, id="one that allows none, of more than are read"),
         pytest.param(asking(16, "2"), [taking_cpu("63")], [], [*FOUR, "cpu"], id="one whose CPU is needed ends too"),
         pytest.param(asking(16, "2"), [taking_cpu("62")], [], FOUR, id="one whose CPU is not needed does not"),
     ],

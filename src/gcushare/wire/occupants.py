@@ -137,10 +137,10 @@ Budgets: TypeAlias = Mapping[str, Sequence[PodDisruptionBudget]]
 
 
 def by_namespace(budgets: Iterable[PodDisruptionBudget]) -> Budgets:
-    """Sort budgets by namespace and name; of one namespace those within ``_MAX_BUDGET_WORDS`` count."""
+    """Sort budgets by namespace; of one those within ``_MAX_BUDGET_WORDS`` count, that allow the fewest pods to end."""
     found: defaultdict[str, list[PodDisruptionBudget]] = defaultdict(list)
     words: Counter[str] = Counter()
-    for budget in sorted(budgets, key=lambda each: each.key):
+    for budget in sorted(budgets, key=lambda each: (each.status.disruptions_allowed, each.key)):
         namespace, size = budget.metadata.namespace, 1 + budget.spec.selector.words
         if words[namespace] + size <= _MAX_BUDGET_WORDS:
             words[namespace] += size

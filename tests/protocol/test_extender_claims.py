@@ -104,7 +104,7 @@ async def test_a_node_that_serves_claims_of_which_the_server_has_none_holds_up_n
     server.faults.on(Fault(FailBefore(404, "NotFound", "no such resource"), "/resourceclaims"))
     async with replica(server) as extender:
         server.registry.put(node_document("ahead", 16, modes=(SERVES_CLAIMS,)))
-        await until(lambda: extender.extender.watches.claims.counters["failures"])
+        await until(lambda: extender.extender.watches.claims.counters["failures"] > 0)
         new = node_document("new", 16)
         new["spec"] = {"taints": [{"key": STARTUP_TAINT, "effect": "NoSchedule"}]}
         server.registry.put(new)

@@ -106,7 +106,9 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
         assert [each.reason for each in explained.classes] == ["room is kept for another pod there"]
         assert (explained.can_ever_fit, explained.largest_that_fits_now) == (True, 0)
 
-    @pytest.mark.parametrize("how", ["gone", "bound", "nominated elsewhere", "nominated no more"])
+    @pytest.mark.parametrize(
+        "how", ["gone", "bound", "being deleted", "in doubt", "nominated elsewhere", "nominated no more"]
+    )
     def test_it_is_free_once_the_preemptor_needs_it_no_more(self, how: str) -> None:
         state = self.emptied()
         match how:
@@ -115,6 +117,11 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
             case "bound":
                 state.node_applied(a_node("node-2", 16))
                 state.pod_applied(a_pod("preemptor", 16, priority=HIGH, node="node-2", record=on_card(0, 16)))
+            case "being deleted" | "in doubt":
+                ending = {"deletionTimestamp": "2026-01-01T00:00:10Z"} if how == "being deleted" else {}
+                wrong = {"gcushare.io/cards": "x"} if how == "in doubt" else {}
+                kept = a_pod("preemptor", 16, priority=HIGH, nominated="node-1", annotations=wrong, **ending)
+                state.pod_applied(kept)  # a finalizer holds it
             case _:
                 elsewhere = "node-2" if how == "nominated elsewhere" else ""
                 state.pod_applied(a_pod("preemptor", 16, priority=HIGH, nominated=elsewhere))

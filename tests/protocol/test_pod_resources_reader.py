@@ -81,8 +81,9 @@ async def test_a_socket_that_was_not_there_is_looked_for_again_in_a_minute(tmp_p
         assert await source(reader) == "podresources"
 
 
-async def test_with_neither_source_both_are_named(tmp_path: Path) -> None:
-    reader = make_reader(tmp_path, ManualClock())
-    reader.settings.checkpoint.unlink()
-    with pytest.raises(RetryableError, match=r"podresources at .*kubelet.sock.*checkpoint .*does not exist"):
+@pytest.mark.parametrize("folder", [pytest.param("gone", id="missing"), pytest.param("k" * 256, id="not readable")])
+async def test_with_neither_source_both_are_named(folder: str) -> None:
+    settings = KubeletSettings(node_name="n", kubelet_dir=Path(folder))
+    reader = PodResourcesReader(ENFLAME, settings, clock=ManualClock())
+    with pytest.raises(RetryableError, match=r"podresources at .*kubelet.sock.*checkpoint .*(not exist|cannot be)"):
         await reader.fetch()

@@ -165,8 +165,6 @@ class NodeProgram:
 
     async def _list_claiming_pods(self) -> tuple[str, ...]:
         socket = self.settings.kubelet.pod_resources_socket
-        if not socket.exists():
-            return ()  # A kubelet without podresources is older than claims.
         try:
             return await list_claiming_pods(socket, self.settings.cards.vendor.claims.driver)
         except (RetryableError, RemoteContractError) as error:

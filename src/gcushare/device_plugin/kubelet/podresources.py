@@ -69,8 +69,6 @@ class PodResourcesReader:
 
     async def _list(self, timeout_s: float) -> KubeletAllocations:
         socket = self.settings.pod_resources_socket
-        if not socket.exists():
-            raise RetryableError(f"podresources at {socket} does not answer")
         body = await list_pod_resources(socket, timeout_s=timeout_s, limit_bytes=self.answer_limit_bytes)
         allocations = KubeletAllocations("podresources")
         try:

@@ -12,6 +12,7 @@ import grpc.aio
 import pytest
 
 from gcushare.core.cards import InventoryCard
+from gcushare.device_plugin.kubelet.sockets import UnixSocket
 from gcushare.wire.protos import deviceplugin_pb2 as pb
 from gcushare.wire.protos import services
 from gcushare_playground.apiserver import Delay, Fault
@@ -42,6 +43,10 @@ async def test_a_socket_removed_from_the_plugins_directory_comes_back() -> None:
         await rig.until_units(128)
         await rig.run("a", 4, card=1)
         assert rig.visible("a") == "1"
+
+
+async def test_a_socket_that_cannot_be_removed_is_left(tmp_path: Path) -> None:
+    await UnixSocket(tmp_path, grpc.aio.server()).stop(0)  # a folder here: unlink fails, as on a read-only disk
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ What ``registration`` uses, which decides when to do what; a simulation has anot
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -49,7 +50,7 @@ class ServedSocket(Protocol):
         ...
 
     async def stop(self, grace: float) -> None:
-        """Stop serving and remove the file; calls under way get ``grace`` seconds to end. Repeatable."""
+        """Stop serving, and remove the file if it can be; calls under way get ``grace`` seconds to end. Repeatable."""
         ...
 
 
@@ -69,7 +70,8 @@ class UnixSocket:
         await self._server.stop(grace)
         # gRPC removes the file by its name. A file that another program put there meanwhile is not ours to remove.
         if self.is_there:
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # On a read-only file system it stays; to serve it again says so.
+                self._path.unlink()
 
 
 async def serve_socket(path: Path, handlers: Sequence[grpc.GenericRpcHandler], *, make: bool = False) -> UnixSocket:

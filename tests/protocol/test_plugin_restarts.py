@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,6 +45,18 @@ async def test_a_socket_removed_from_the_plugins_directory_comes_back() -> None:
         await rig.until_units(128)
         await rig.run("a", 4, card=1)
         assert rig.visible("a") == "1"
+
+
+async def test_a_removed_folder_that_a_mount_still_shows_asks_for_a_restart() -> None:
+    async with PluginRig() as rig:
+        await rig.kubelet.stop()
+        folder = rig.root / "device-plugins"
+        opened = os.open(folder, os.O_RDONLY)
+        shutil.rmtree(folder)
+        folder.symlink_to(f"/proc/self/fd/{opened}")
+        status, text = await rig.get("/healthz")
+        os.close(opened)
+        assert (status, "device-plugins was removed" in text) == (503, True), text
 
 
 async def test_a_socket_that_cannot_be_removed_is_left(tmp_path: Path) -> None:

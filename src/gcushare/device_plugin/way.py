@@ -7,6 +7,7 @@ node's label asks for it and nothing holds cards in the first.
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
@@ -223,6 +224,15 @@ class Way(abc.ABC):
             found = describe() if has_certificate or is_own_machine(request.remote) else without_uids(describe())
             return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
+        async def find_removed() -> str | None:
+            for folder in (self._settings.kubelet.device_plugin_dir, self._settings.kubelet.plugins_registry):
+                # A mount shows a removed folder for good; only a container that starts gets the new one.
+                with contextlib.suppress(OSError):
+                    if folder.stat().st_nlink == 0:
+                        return f"{folder} was removed from the node"
+            return None
+
+        health.add_live("kubelet's folders", find_removed)
         metrics = metrics_route(self.metrics.registry)
         self.pages = {
             **{str(route.path): route.handler for route in health.routes()},

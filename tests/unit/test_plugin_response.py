@@ -225,11 +225,12 @@ def test_a_uuid_that_is_no_name_for_a_device_does_not_make_the_file_unusable(uui
 )
 @pytest.mark.parametrize("folder", ["etc", "run"])
 def test_ours_stays_away_while_a_toolkit_defines_the_same_devices(tmp_path: Path, folder: str, other: str) -> None:
-    (tmp_path / "etc").mkdir()
     file = in_directories(ALIYUN, tmp_path / "run", tmp_path / "etc", tmp_path / "run")
     publisher = CdiSpecPublisher(file, is_wanted=True)
-    publisher.update(NVIDIA)
     path = tmp_path / folder / "nvidia.yaml"
+    path.parent.mkdir()
+    path.with_name("link-to-nothing.yaml").symlink_to("gone")
+    publisher.update(NVIDIA)
     path.write_text(other)
     publisher.update(NVIDIA)
     assert (file.path.exists(), publisher.problem) == (False, "")

@@ -107,9 +107,10 @@ class CdiSpecFile:
         for directory in self._directories:
             with contextlib.suppress(OSError), os.scandir(directory) as entries:
                 for entry in entries:
-                    if entry.name.endswith(_SPEC_SUFFIXES):
-                        status = entry.stat()
-                        found.add((entry.path, status.st_ino, status.st_ctime_ns))
+                    with contextlib.suppress(OSError):  # a link to nothing hides no other
+                        if entry.name.endswith(_SPEC_SUFFIXES):
+                            status = entry.stat()
+                            found.add((entry.path, status.st_ino, status.st_ctime_ns))
         return frozenset(found)
 
     def find_others(self) -> dict[Path, bytes]:

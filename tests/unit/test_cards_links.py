@@ -120,7 +120,7 @@ def test_an_address_is_written_from_its_parts() -> None:
 
 def test_only_a_card_that_fell_off_the_bus_is_lost(tmp_path: Path) -> None:
     bus = bus_of(tmp_path, **{FIRST: ("pci0000:3a/0000:3a:00.0", 0)})
-    assert bus.find_lost(FIRST) is None
+    assert (bus.find_lost(SECOND), bus.find_lost(FIRST)) == (None, None), "no card was seen on this bus before"
     lost = bus.find_lost(SECOND)
     assert lost == HealthReading(healthy=False, reason=LOST.format(SECOND), conclusive=True, lost=True)
 

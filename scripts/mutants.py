@@ -57,6 +57,9 @@ GROUPS = {
     "ledger": Group(
         ("core/ledger.py", "core/nodes.py", "core/card_state.py"),
         (
+            "unit/test_extender_claims.py",
+            "unit/test_extender_doubt.py",
+            "unit/test_extender_explaining.py",
             "unit/test_ledger.py",
             "unit/test_ledger_stateful.py",
             "unit/test_extender_several_cards.py",
@@ -202,7 +205,7 @@ GROUPS = {
 }
 
 EXPLAINED = {
-    r"core\.nodes\.xǁ(CardState|NodeState)ǁ__init__": "overwritten by the first cards before it is read",
+    r"core\.(card_state\.xǁCardState|nodes\.xǁNodeState)ǁ__init__": "overwritten by the first cards before it is read",
     r"core\.nodes\.xǁNodeStateǁrecount": "text of a message, and its placeholder for a card that was not counted",
     r"core\.nodes\.xǁNodeStateǁ_refresh": "skips work if every pod has a card",
     r"core\.nodes\.xǁNodeStateǁdrop_cards": "None is as false as the previous value",

@@ -172,6 +172,22 @@ async def test_without_its_record_recovering_still_ends_right(tmp_path: Path, re
     assert host.tree() == before
 
 
+async def test_without_record_and_backup_the_former_configuration_is_asked_for(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "existing-config-1.28.yaml")
+    before = host.tree()
+    await host.apply()
+    (tmp_path / "etc/kubernetes/gcushare-config-manager.json").unlink()
+    host.put(BACKUP, "")
+    with pytest.raises(Refused, match=f"{BACKUP}: .* the document is empty: put the former value in place"):
+        await host.apply()
+    (tmp_path / BACKUP[1:]).unlink()
+    with pytest.raises(Refused, match="is gone: put the former value in place of gcushare's"):
+        await host.recover()
+    host.put(MANIFEST, host.get(MANIFEST).replace(CONFIG.encode(), b"/etc/kubernetes/admin/scheduler.yaml", 1))
+    await host.recover()
+    assert host.tree() == before
+
+
 @pytest.mark.parametrize("name", ["kubeadm-1.20.yaml", "existing-config-1.28.yaml"])
 async def test_a_scheduler_that_does_not_come_up_is_rolled_back_with_the_reason(tmp_path: Path, name: str) -> None:
     host = host_with(tmp_path, name)

@@ -97,13 +97,17 @@ class Layout:
         staging = (self.staging,) if self.staging is not None else ()
         return (self.backup, *staging, self.policy, self.config, self.record)
 
-    def parse(self, content: bytes) -> SchedulerFile:
-        """Parse the target's contents. Raises as ``parse_manifest`` and ``parse_unit`` do."""
+    def parse(self, content: bytes, path: str = "") -> SchedulerFile:
+        """Parse the target's contents, or those of its copy at ``path``.
+
+        Raises as ``parse_manifest`` and ``parse_unit`` do.
+        """
+        name = path or self.target
         try:
             text = content.decode()
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{self.target}: not UTF-8 text: {error}") from error
-        return parse_unit(text, self.target, self.around) if self.is_unit else parse_manifest(text, self.target)
+            raise ConfigError(f"{name}: not UTF-8 text: {error}") from error
+        return parse_unit(text, name, self.around) if self.is_unit else parse_manifest(text, name)
 
 
 def sha256(content: bytes) -> str:

@@ -217,10 +217,27 @@ def _without_us(
             return layout.parse(backup.content), True, False
         was = record.flag_was
     else:
-        # Without a record, only the backup shows the flag's earlier value.
-        earlier = written_flag(layout.parse(backup.content).words, ours.name) if backup and ours else None
-        was = None if earlier is None else earlier.value
+        was = _value_of_backup(layout, ours.name, backup) if ours else None
     return target.without_trace(layout.own_configs, was), True, True
+
+
+def _value_of_backup(layout: Layout, name: str, backup: FileState | None) -> str | None:
+    """Read the flag's value before our change from the backup: without a record, nothing else shows it.
+
+    Raises:
+        Refused: the backup is gone or damaged. To go on would drop the admin's own configuration.
+    """
+    try:
+        if backup is None:
+            raise ConfigError(f"{layout.backup} is gone")
+        earlier = written_flag(layout.parse(backup.content, layout.backup).words, name)
+    except (ConfigError, Refused) as error:
+        raise Refused(
+            f"{layout.target}: it is not known what --{name} was before gcushare changed it: there is no record that "
+            f"can be read ({layout.record}), and the backup cannot be used: {error}: put the former value in place of "
+            "gcushare's, or take gcushare's flag out if there was none, and run this again"
+        ) from error
+    return None if earlier is None else earlier.value
 
 
 def _read_record(files: HostFiles, state: FileState | None, layout: Layout) -> tuple[Record | None, tuple[str, ...]]:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gcushare.config_manager.host.files import FileState, HostFileError, HostFiles
+from gcushare.config_manager.host.files import FileState, HostFileError, HostFiles, _read_in
 from gcushare.config_manager.host.paths_and_record import Layout, Record, parse_record
 from gcushare.core.errors import ConfigError, Refused
+from gcushare.runtime.safe_directory import SafeDirectory
 from tests.limits import small_files
 from tests.unit.config_manager_host import (
     ADMIN_CONFIG,
@@ -54,6 +55,15 @@ def test_links_pipes_directories_and_huge_files_are_not_read(tmp_path: Path) -> 
     }.items():
         with pytest.raises(Refused, match=message):
             files.read(name)
+
+
+def test_a_file_that_was_replaced_behind_a_mount_of_its_own_is_not_read(tmp_path: Path) -> None:
+    class Mounted(SafeDirectory):
+        def open_to_read(self, name: str) -> int:
+            return os.open(tmp_path, os.O_RDWR | os.O_TMPFILE)
+
+    with pytest.raises(Refused, match=r"'/f' was replaced on the host .* delete this pod"):
+        _read_in(Mounted(-1, "/"), "f", "/f")
 
 
 @pytest.mark.parametrize(

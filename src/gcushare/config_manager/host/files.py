@@ -150,6 +150,11 @@ def _read_in(folder: SafeDirectory, name: str, path: str) -> FileState:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise Refused(f"{path!r} is not a regular file: move it away, or name another one")
+        if status.st_nlink == 0:
+            raise Refused(
+                f"{path!r} was replaced on the host since this pod started, which still has the former one: delete "
+                "this pod; in configManager.readOnlyPaths name the file's directory, which shows every change"
+            )
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:

@@ -32,11 +32,13 @@ def state(content: bytes) -> FileState:
 def test_a_diff_shows_every_changed_file_and_no_private_key() -> None:
     was = {"/same": b"x\n", "/old": b"a\r\nb\r\nkeyData: secret\r\n", "/gone": b"g\xff\n"}
     before = {path: state(content) for path, content in was.items()} | {"/new": None}
+    new = b"  keyData: >-\n    secret\n\n    secret\n  b: c\n- {keyData: 'x\n  x', b: c}\n'keyData':\n'secret',\n"
     old = WriteFile(path="/old", state=state(b"a\r\nc\r\nkeyData: other\r\n"))
-    plan = Plan(opening=(), steps=(old, RemoveFile(path="/gone"), WriteFile(path="/new", state=state(b"n\n"))))
+    plan = Plan(opening=(), steps=(old, RemoveFile(path="/gone"), WriteFile(path="/new", state=state(new))))
     assert list(render_diff(before, plan)) == [
         *("--- /gone", "+++ /dev/null", "@@ -1,2 +0,0 @@", "-g\ufffd", "-"),
-        *("--- /dev/null", "+++ /new", "@@ -0,0 +1,2 @@", "+n", "+"),
+        *("--- /dev/null", "+++ /new", "@@ -0,0 +1,5 @@", "+  keyData: (a private key)", "+  b: c"),
+        *("+- {keyData: (a private key)", "+'keyData: (a private key)", "+"),
         *("--- /old", "+++ /old", "@@ -1,4 +1,4 @@", " a", "-b", "+c", " keyData: (a private key)", " "),
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,6 +12,10 @@ from gcushare.config_manager.host.files import FileState
 
 Snapshot: TypeAlias = Mapping[str, FileState | None]
 """Every file that a plan may touch, by path; None if it does not exist."""
+
+
+_PRIVATE_KEY = re.compile(r"""^([ \t]*+)(.*?keyData)(?:["']?\s*:\s*)?.*(?:\s*\n\1[ \t].*)*""", re.MULTILINE)
+"""A key with its value: to the end of the line, or of the next if none is behind the colon, and of the deeper lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,5 +155,5 @@ def render_diff(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
 
 def _lines(state: FileState | None) -> list[str]:
     text = "" if state is None else state.content.decode(errors="replace")
-    cut = (line.rstrip("\r").partition("keyData") for line in text.split("\n")) if text else ()
-    return [f"{head}{key}: (a private key)" if key else head for head, key, _ in cut]
+    masked = _PRIVATE_KEY.sub(r"\1\2: (a private key)", text)
+    return [line.rstrip("\r") for line in masked.split("\n")] if text else []

@@ -275,7 +275,7 @@ async def test_a_login_program_hears_as_from_kubectl_whether_it_may_ask_question
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        pytest.param("sys.exit('please log in first')", "ended with status 1: please log in first", id="it fails"),
+        pytest.param("sys.exit('please log in first')", "ended with status 1", id="it fails"),
         pytest.param("print('hello')", "printed no ExecCredential", id="it prints something else"),
         pytest.param("credential()", "neither a token nor", id="it has no credential"),
         pytest.param("credential(clientCertificateData='c')", "neither a token nor", id="its certificate has no key"),
@@ -287,13 +287,27 @@ async def test_a_login_program_hears_as_from_kubectl_whether_it_may_ask_question
     ],
 )
 async def test_a_login_program_that_does_not_work_says_how(
-    server: ScriptedServer, tmp_path: Path, body: str, words: str
+    server: ScriptedServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], body: str, words: str
 ) -> None:
     config = config_of(tmp_path, server.server, LoginProgram(tmp_path, body).user())
     with pytest.raises(ConfigError, match=words) as caught:
         await ask(config)
     assert "very-secret" not in str(caught.value)
+    assert ("please log in first" in capfd.readouterr().err) is ("status 1" in words)
     assert server.requests == []
+
+
+async def test_a_login_program_is_ended_with_its_children_and_found_beside_a_kubeconfig_of_a_bare_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gcushare.kube.connection.exec_plugin.PLUGIN_TIMEOUT_S", 0.2)
+    script = tmp_path / "login"
+    script.write_text("#!/bin/sh\nsleep 60\necho late\n")
+    script.chmod(0o755)
+    config_of(tmp_path, "http://127.0.0.1:1", LoginProgram(tmp_path, "").user(command="./login"))
+    with pytest.raises(ConfigError, match="did not answer within"):
+        await ask(find_api_server("kubeconfig"))
 
 
 async def test_a_login_program_that_is_missing_is_named_with_its_hint(server: ScriptedServer, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import ssl
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,8 +31,6 @@ PLUGIN_TIMEOUT_S = 120.0
 
 _EARLY = timedelta(seconds=60)
 """Credentials are renewed this long before they expire, so that none expires during a request."""
-
-_MAX_STDERR_CHARS = 400
 
 
 class EnvEntry(msgspec.Struct, frozen=True):
@@ -159,7 +159,7 @@ class ExecCredentials:
                 "run this in one, or use a login method that asks none"
             )
         command = self.spec.command
-        command = str(self.directory / command) if "/" in command else command
+        command = str(self.directory.absolute() / command) if "/" in command else command
         try:
             process = await asyncio.create_subprocess_exec(
                 command,
@@ -167,23 +167,26 @@ class ExecCredentials:
                 env=self._environment(is_interactive),
                 stdin=sys.stdin if is_interactive else DEVNULL,
                 stdout=PIPE,
-                stderr=PIPE,
+                # Standard error is ours: a login page or a code is read while the program waits. With a session of its
+                # own it ends together with its children; but in one it could not ask at the terminal.
+                start_new_session=not is_interactive,
             )
         except OSError as error:
             hint = f"; {self.spec.install_hint.strip()}" if self.spec.install_hint else ""
             raise ConfigError(f"{self._shown} cannot be run: {error.strerror or error}{hint}") from error
+        output = None
         try:
             async with asyncio.timeout(PLUGIN_TIMEOUT_S):
-                output, complaint = await process.communicate()
+                output, _ = await process.communicate()
         except TimeoutError as error:
             raise ConfigError(f"{self._shown} did not answer within {PLUGIN_TIMEOUT_S:.0f} s") from error
         finally:
-            if process.returncode is None:
-                process.kill()
+            if output is None:
+                with suppress(ProcessLookupError):  # it ended meanwhile
+                    process.kill() if is_interactive else os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if process.returncode != 0:
-            text = " ".join(complaint.decode("utf-8", errors="replace").split())[:_MAX_STDERR_CHARS]
-            raise ConfigError(f"{self._shown} ended with status {process.returncode}: {text}")
+            raise ConfigError(f"{self._shown} ended with status {process.returncode}; what it wrote stands above")
         return output
 
     def _environment(self, is_interactive: bool) -> dict[str, str]:

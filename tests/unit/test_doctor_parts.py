@@ -88,7 +88,7 @@ def test_a_plugin_is_known_by_its_pods_name_but_its_mps_daemon_is_none(
 
 def test_extenders_are_read_from_either_kind_of_document() -> None:
     yaml = "extenders:\n- urlPrefix: https://10.0.0.1/gcushare-scheduler/\n  managedResources: [{name: a/b}]\n"
-    policy = '{"kind": "Policy", "extenders": [{"urlPrefix": "http://h:1/x", "bindVerb": "bind"}]}'
+    policy = '{"kind": "Policy", "extenders": [{"urlPrefix": "http://u:p@h:1/x", "bindVerb": "bind"}]}'
     ((first,), _), ((second,), nameless) = parse_configuration(yaml), parse_configuration(policy)
     assert (first.host, first.port, first.path, first.resources) == ("10.0.0.1", 443, "/gcushare-scheduler", ("a/b",))
     assert second == ConfiguredExtender(url="http://h:1/x", binds=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -104,9 +105,12 @@ def parse_configuration(text: str) -> tuple[tuple[ConfiguredExtender, ...], froz
 
 
 def read_extender(entry: Mapping[str, Any]) -> ConfiguredExtender:
-    """Read one entry of a configuration's extenders; what has another form than expected counts as empty."""
+    """Read one entry of a configuration's extenders; what has another form than expected counts as empty.
+
+    Without the user and password that a URL may have, because messages name it.
+    """
     return ConfiguredExtender(
-        url=str(entry.get("urlPrefix", "")),
+        url=re.sub(r"//[^/?#]*@", "//", str(entry.get("urlPrefix", "")), count=1),
         resources=tuple(str(each.get("name", "")) for each in _mappings(entry.get("managedResources"))),
         binds=bool(entry.get("bindVerb")),
     )

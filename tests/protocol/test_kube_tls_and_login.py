@@ -178,12 +178,15 @@ async def test_a_login_program_is_asked_once_and_again_when_its_token_is_refused
     server.on("GET", PATH, answer(200, POD), answer(200, POD), status(401, "Unauthorized"), answer(200, POD))
     user = program.user(env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
     (tmp_path / "ca.crt").write_bytes(b"an authority")
-    async with KubeClient(config_of(tmp_path, server.server, user, **{"certificate-authority": "ca.crt"})) as client:
+    extensions = [{"name": name, "extension": {"for": name}} for name in ("client.authentication.k8s.io/exec", "other")]
+    cluster = {"certificate-authority": "ca.crt", "extensions": extensions}
+    async with KubeClient(config_of(tmp_path, server.server, user, **cluster)) as client:
         for _ in range(3):
             await client.get(PODS, "p", namespace="ns")
     tokens = [each.headers["Authorization"] for each in server.requests]
     assert tokens == [f"Bearer token-{number}-me" for number in [1, 1, 1, 2]]
-    passed = {"server": server.server, "certificate-authority-data": b64(b"an authority")}
+    passed: JsonObject = {"server": server.server, "certificate-authority-data": b64(b"an authority")}
+    passed["config"] = extensions[0]["extension"]
     assert program.calls[0]["spec"]["cluster"] == passed, "it need not know where the kubeconfig is"
 
 

@@ -23,13 +23,13 @@ KEY = re.compile(r"[a-z0-9][a-z0-9.-]*\.[a-z]+/[A-Za-z0-9][A-Za-z0-9._-]*")
 API_VERSION = re.compile(r".*/v[0-9]+((alpha|beta)[0-9]+)?")
 OF_OTHER_OBJECTS = re.compile(
     r"(helm\.sh|meta\.helm\.sh|node-role\.kubernetes\.io|node\.kubernetes\.io|pod-security\.kubernetes\.io)/.*"
-    r"|resource\.kubernetes\.io/pcieRoot|kubernetes\.io/hostname|app\.kubernetes\.io/managed-by"
+    r"|client\.authentication\.k8s\.io/exec|resource\.kubernetes\.io/pcieRoot|kubernetes\.io/hostname|app\.kubernetes\.io/managed-by"
     r"|gcushare\.io/(serve|node-group|claims|claims-order|scale-down-disabled)"
     r"|cluster-autoscaler\.kubernetes\.io/(scale-down-disabled|gpu-.*)|startup-taint\.cluster-autoscaler\..*"
     r"|(aliyun\.accelerator|k8s\.amazonaws\.com|cloud\.google\.com|cloud\.tencent\.com|kubernetes\.azure\.com)/.*"
     r"|node\.kubernetes\.ovhcloud\.com/gpu"
 )
-"""Labels and annotations of nodes, namespaces, templates and our own objects."""
+"""Labels and annotations of nodes, namespaces, templates and our own objects; a kubeconfig's extension."""
 SHOWN_ALONE = re.compile(
     r"(beta|batch|statefulset)\.kubernetes\.io/.*|kubernetes\.io/config\.(seen|source)"
     r"|(enflame|aliyun)\.gcushare\.io/claimed-memory"

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -25,6 +26,9 @@ from gcushare.kube.connection.credentials import (
 )
 from gcushare.kube.connection.exec_plugin import ExecCredentials
 from gcushare.kube.connection.kubeconfig import ResolvedContext, is_there, read_kubeconfig, resolve_context
+
+_FOR_PROGRAMS = "client.authentication.k8s.io/exec"
+"""The extension of a cluster that is for credential programs. Source: ExecCredential, spec.cluster.config."""
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -175,13 +179,16 @@ def _credentials(resolved: ResolvedContext, context: ssl.SSLContext | None, cloc
         pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
         return FixedHeader(f"Basic {pair}")
     if user.exec is not None:
-        cluster: dict[str, str | bool] = {}
+        cluster: dict[str, Any] = {}
         if user.exec.provide_cluster_info:
             cluster = {key: value for key, value in msgspec.to_builtins(resolved.cluster.value).items() if value}
             # As in kubectl, a file is replaced by its contents.
             authority = _authority(resolved) if cluster.pop("certificate-authority", None) else None
             if authority is not None:
                 cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+            for each in cluster.pop("extensions", ()):
+                if each.get("name") == _FOR_PROGRAMS:
+                    cluster["config"] = each.get("extension")
         return ExecCredentials(user.exec, clock, where=where, directory=directory, cluster=cluster, tls=context)
     if user.auth_provider is not None:
         name = user.auth_provider.get("name")

@@ -34,6 +34,7 @@ class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
     insecure_skip_tls_verify: bool = False
     tls_server_name: str | None = None
     proxy_url: str | None = None
+    extensions: tuple[dict[str, Any], ...] = ()
 
 
 class User(msgspec.Struct, frozen=True, rename="kebab"):

@@ -23,6 +23,10 @@ def text_or_json_flag(help: str) -> Any:
 
 Document = dict[str, Any]
 
+_TEXT = "tag:yaml.org,2002:str"
+_ALSO_BOOLEAN = frozenset({"y", "n", "yes", "no", "on", "off"})
+"""Booleans of YAML 1.1, which kubectl and many libraries read. A namespace may have such a name."""
+
 
 def to_json(document: object) -> str:
     """Write a document as JSON for people and programs."""
@@ -32,7 +36,14 @@ def to_json(document: object) -> str:
 def to_yaml(document: object) -> str:
     # Imported where YAML is asked for: 40 ms that tables need not spend.
     from ruamel.yaml import YAML
+    from ruamel.yaml.representer import RoundTripRepresenter
 
-    text = io.StringIO()
-    YAML().dump(msgspec.to_builtins(document), text)
+    class Representer(RoundTripRepresenter):
+        def represent_str(self, data: str) -> Any:
+            return self.represent_scalar(_TEXT, data, style="'" if data.lower() in _ALSO_BOOLEAN else None)
+
+    Representer.add_representer(str, Representer.represent_str)
+    text, yaml = io.StringIO(), YAML()
+    yaml.Representer = Representer
+    yaml.dump(msgspec.to_builtins(document), text)
     return text.getvalue()

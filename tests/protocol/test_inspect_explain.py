@@ -89,7 +89,7 @@ async def test_a_pod_that_asks_for_no_card_is_told_so(seen: Cluster) -> None:
 async def test_namespaces_come_from_the_name_the_flag_or_the_context(seen: Cluster) -> None:
     seen.put(an_object("Namespace", "team"))
     seen.put(in_namespace(bound_pod("t", "node-2", 0, 1), "team"))
-    for argv in (("team/t",), ("t", "-n", "team"), ("-n", "team", "t")):
+    for argv in (("team/t",), ("t", "-n", "team"), ("-n", "team", "pod/t")):
         assert "pod team/t (" in (await seen.call("explain", *argv)).out
     missing = await seen.call("explain", "t")
     assert missing.code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -118,15 +119,21 @@ class ExplainSettings:
 
     def find_conflicts(self) -> Iterator[str]:
         """A namespace once."""
-        if "/" in self.pod and (self.pod.count("/") > 1 or "" in self.pod.split("/")):
+        parts = self._parts
+        if len(parts) > 2 or "" in parts:
             yield f"POD {self.pod!r} must be NAME or NAMESPACE/NAME"
-        if "/" in self.pod and self.namespace is not None and self.pod.split("/")[0] != self.namespace:
+        if len(parts) > 1 and self.namespace not in (None, parts[0]):
             yield f"POD {self.pod!r} and namespace {self.namespace!r} name two namespaces"
+
+    @property
+    def _parts(self) -> list[str]:
+        """Namespace, if it is given, and name; what ``kubectl get -o name`` prints is a name."""
+        return re.sub("^pods?/", "", self.pod).split("/")
 
     def pod_key(self, current: str) -> tuple[str, str]:
         """Namespace and name; ``current`` is the context's namespace."""
-        namespace, _, name = self.pod.rpartition("/")
-        return namespace or self.namespace or current, name
+        *namespace, name = self._parts
+        return (*namespace, self.namespace or current)[0], name
 
 
 @settings

@@ -127,6 +127,11 @@ import_command() {
     case $1 in
     docker://*) echo "docker load" ;;
     cri-o://*) echo "podman load" ;;
+    containerd://*-k3s*)
+        # k3s has a ctr of its own; RKE2, whose containerd has the same version, has one outside of PATH.
+        # shellcheck disable=SC2016 # the node's shell reads it
+        echo 'PATH=$PATH:/usr/local/bin:/var/lib/rancher/rke2/bin; $(command -v k3s) ctr --address /run/k3s/containerd/containerd.sock --namespace k8s.io images import -'
+        ;;
     *) echo "ctr --namespace k8s.io images import -" ;;
     esac
 }

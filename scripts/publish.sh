@@ -48,6 +48,8 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 [ -n "$registry" ] || fail "no registry was named" "make publish REGISTRY=registry.local/gcushare; see make publish ARGS=--help"
+[ -n "$(git log -1 --format=%h -- scripts/publish.sh)" ] || fail "$root is no checkout of git, which says what is published and of what time" \
+    "clone the repository; or in an unpacked archive: git init && git add . && git commit -m \"the archive\""
 helm=${HELM:-$(command -v helm || echo "$root/.cache/node_modules/.bin/helm")}
 command -v "$helm" >/dev/null || fail "helm is not on PATH" "install helm 3.8 or later: it packs and pushes the charts"
 "$helm" push --help >/dev/null 2>&1 || fail "$helm cannot push charts" "install helm 3.8 or later, or name one in HELM"

@@ -89,3 +89,8 @@ def test_without_the_arguments_that_it_needs_a_script_changes_nothing(checkout: 
     refused = run(checkout, *commands(checkout)[name])
     assert refused.returncode in (1, 2)
     assert refused.stderr
+
+
+def test_an_unpacked_archive_is_not_published(checkout: Path) -> None:
+    refused = run(checkout, *commands(checkout)["scripts/publish.sh"], "--registry", "registry.local/gcushare")
+    assert (refused.returncode, "is no checkout of git" in refused.stderr) == (1, True), refused

@@ -74,8 +74,8 @@ class NotAnApiServerError(RemoteContractError):
     """Another program answered: a proxy, a login page, or whatever listens at a wrong address or port."""
 
     hint = (
-        "check the server's address in the kubeconfig (--kubeconfig and --context choose another) and the variables "
-        "HTTPS_PROXY and NO_PROXY; a network with a login page may ask for a browser first; 'kubectl version' asks the "
+        "check the server's address and proxy-url in the kubeconfig (--kubeconfig and --context choose another); "
+        "HTTPS_PROXY is not read; a network with a login page may ask for a browser first; 'kubectl version' asks the "
         "same server"
     )
 

@@ -172,6 +172,17 @@ async def test_without_its_record_recovering_still_ends_right(tmp_path: Path, re
     assert host.tree() == before
 
 
+async def test_without_record_and_backup_a_scheduler_that_reads_no_other_file_is_repaired(tmp_path: Path) -> None:
+    host = host_with(tmp_path, "kubeadm-1.20.yaml")
+    before = host.tree()
+    for lost in (host.apply, host.recover):
+        await host.apply()
+        (tmp_path / "etc/kubernetes/gcushare-config-manager.json").unlink()
+        (tmp_path / BACKUP[1:]).unlink()
+        await lost()
+    assert host.tree() == before
+
+
 async def test_without_record_and_backup_the_former_configuration_is_asked_for(tmp_path: Path) -> None:
     host = host_with(tmp_path, "existing-config-1.28.yaml")
     before = host.tree()

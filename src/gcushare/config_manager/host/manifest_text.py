@@ -93,6 +93,12 @@ class PodManifest:
         """Where the scheduler's relative paths begin; empty if only the image says."""
         return _text(self._container.get("workingDir"))
 
+    @property
+    def may_read_others(self) -> bool:
+        """Whether the scheduler can read a file of the host that no flag names: maybe a configuration before ours."""
+        named = {flag.value for flag in self.flags}
+        return any(each.host_path is not None and each.host_path.path not in named for each in self._volumes())
+
     def host_path(self, path: str) -> str | None:
         """Translate a path of the scheduler to one of the host; None if the file is not on the host.
 

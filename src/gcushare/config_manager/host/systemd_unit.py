@@ -77,6 +77,10 @@ class UnitFile:
     def directory(self) -> str:
         return self._last("WorkingDirectory").removeprefix("-") or "/"
 
+    @property
+    def may_read_others(self) -> bool:
+        return True
+
     def host_path(self, path: str) -> str | None:
         return path
 

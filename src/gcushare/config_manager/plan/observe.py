@@ -217,12 +217,12 @@ def _without_us(
             return layout.parse(backup.content), True, False
         was = record.flag_was
     else:
-        was = _value_of_backup(layout, ours.name, backup) if ours else None
+        was = _value_of_backup(layout, target, ours.name, backup) if ours else None
     return target.without_trace(layout.own_configs, was), True, True
 
 
-def _value_of_backup(layout: Layout, name: str, backup: FileState | None) -> str | None:
-    """Read the flag's value before our change from the backup: without a record, nothing else shows it.
+def _value_of_backup(layout: Layout, target: SchedulerFile, name: str, backup: FileState | None) -> str | None:
+    """Read the flag's value before our change from the backup: without a record, hardly anything else shows it.
 
     Raises:
         Refused: the backup is gone or damaged. To go on would drop the admin's own configuration.
@@ -232,6 +232,8 @@ def _value_of_backup(layout: Layout, name: str, backup: FileState | None) -> str
             raise ConfigError(f"{layout.backup} is gone")
         earlier = written_flag(layout.parse(backup.content, layout.backup).words, name)
     except (ConfigError, Refused) as error:
+        if not target.may_read_others:
+            return None
         raise Refused(
             f"{layout.target}: it is not known what --{name} was before gcushare changed it: there is no record that "
             f"can be read ({layout.record}), and the backup cannot be used: {error}: put the former value in place of "

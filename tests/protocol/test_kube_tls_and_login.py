@@ -175,7 +175,7 @@ async def test_a_login_program_is_asked_once_and_again_when_its_token_is_refused
     server: ScriptedServer, tmp_path: Path
 ) -> None:
     program = LoginProgram(tmp_path, "credential(token=f'token-{number}-{os.environ[\"WHO\"]}')")
-    server.on("GET", PATH, answer(200, POD), answer(200, POD), status(401, "Unauthorized"), answer(200, POD))
+    server.on("GET", PATH, answer(200, POD), answer(200, POD), status(401, "Unauthorized"), *[answer(200, POD)] * 2)
     user = program.user(env=[{"name": "WHO", "value": "me"}], provideClusterInfo=True)
     (tmp_path / "ca.crt").write_bytes(b"an authority")
     extensions = [{"name": name, "extension": {"for": name}} for name in ("client.authentication.k8s.io/exec", "other")]
@@ -183,8 +183,10 @@ async def test_a_login_program_is_asked_once_and_again_when_its_token_is_refused
     async with KubeClient(config_of(tmp_path, server.server, user, **cluster)) as client:
         for _ in range(3):
             await client.get(PODS, "p", namespace="ns")
+        client.config.credentials.reject("Bearer token-1-me")  # a late answer to a request with the old one
+        await client.get(PODS, "p", namespace="ns")
     tokens = [each.headers["Authorization"] for each in server.requests]
-    assert tokens == [f"Bearer token-{number}-me" for number in [1, 1, 1, 2]]
+    assert tokens == [f"Bearer token-{number}-me" for number in [1, 1, 1, 2, 2]]
     passed: JsonObject = {"server": server.server, "certificate-authority-data": b64(b"an authority")}
     passed["config"] = extensions[0]["extension"]
     assert program.calls[0]["spec"]["cluster"] == passed, "it need not know where the kubeconfig is"
@@ -280,6 +282,7 @@ async def test_a_login_program_hears_as_from_kubectl_whether_it_may_ask_question
     [
         pytest.param("sys.exit('please log in first')", "ended with status 1", id="it fails"),
         pytest.param("print('hello')", "printed no ExecCredential", id="it prints something else"),
+        pytest.param("credential(expirationTimestamp='2026-01-01T00:00:00')", "timezone", id="its time has no zone"),
         pytest.param("credential()", "neither a token nor", id="it has no credential"),
         pytest.param("credential(clientCertificateData='c')", "neither a token nor", id="its certificate has no key"),
         pytest.param(

@@ -14,9 +14,9 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -54,7 +54,7 @@ class ExecSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 class _CredentialStatus(msgspec.Struct, frozen=True, rename="camel"):
     token: str | None = None
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
 
@@ -145,9 +145,6 @@ class ExecCredentials:
                 f"{self._shown} answered kind {credential.kind!r} of {credential.api_version!r}, "
                 f"expected 'ExecCredential' of {self.spec.api_version!r}"
             )
-        expiry = credential.status.expiration_timestamp
-        if expiry is not None and expiry.tzinfo is None:
-            return msgspec.structs.replace(credential.status, expiration_timestamp=expiry.replace(tzinfo=UTC))
         return credential.status
 
     async def _run(self) -> bytes:

@@ -98,9 +98,8 @@ def check_units(facts: Facts) -> Iterator[Finding]:
         for each, inventory in sharing_nodes(facts):
             if each.vendor == vendor and SERVES_MEMORY in inventory.modes:
                 names.setdefault(inventory.unit, []).append(each.name)
-        own, nodes_of = parse_memory_unit(given or vendor.default_unit), Counter[int]()
-        for unit, found in names.items():
-            nodes_of[unit.per_gib] += len(found)
+        own = parse_memory_unit(given or vendor.default_unit)
+        nodes_of = Counter(unit.per_gib for unit, found in names.items() for _ in found)
         per_gib = choose_counted(nodes_of, own.per_gib, is_given=bool(given))
         odd = {unit: found for unit, found in names.items() if unit.per_gib != per_gib}
         if per_gib is None or not odd:

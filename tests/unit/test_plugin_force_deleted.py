@@ -46,6 +46,8 @@ def gone_store(grace_s: int = 30, *, key: str = "uid-a") -> PodStore:
     [
         pytest.param(state_of("Succeeded", is_deleted=False), True, id="ended by itself"),
         pytest.param(state_of("Failed", TERMINATED), True, id="asked to end"),
+        pytest.param(state_of("Failed", TERMINATED, RUNNING), False, id="a controller took its node for lost"),
+        pytest.param(state_of("Failed", {"waiting": {}}, is_deleted=False), True, id="never started"),
         pytest.param(state_of("Running", TERMINATED, TERMINATED), True, id="asked to end, kubelet below 1.27"),
         pytest.param(state_of("Running", TERMINATED, RUNNING), False, id="one container runs on"),
         pytest.param(state_of("Running", RUNNING, is_deleted=False), False, id="deleted by force"),
@@ -65,6 +67,13 @@ def test_a_pod_deleted_by_force_keeps_its_cards_though_the_kubelet_does_not_show
     reconcile(store, {})
     assert in_use(store) == ({0}, {1})
     assert (store.users_of(0, whole=False), store.users_of(1, whole=True)) == (["d/a"], ["d/w"])
+
+
+def test_a_pod_that_a_controller_calls_failed_keeps_its_cards_until_its_containers_have_stopped() -> None:
+    store = store_of(pod("a", 4), memory={"d/a": {"c0": {0: 4}}})
+    for state in (RUNNING, TERMINATED):
+        store.pod_applied(msgspec.structs.replace(pod("a", 4), status=state_of("Failed", state).status))
+        assert in_use(store) == ({0} if state is RUNNING else set(), set())
 
 
 def test_a_pod_that_held_nothing_leaves_nothing_behind() -> None:

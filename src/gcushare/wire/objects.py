@@ -150,8 +150,9 @@ class ContainerTerminated(KubeObject, frozen=True):
 
 
 class ContainerState(KubeObject, frozen=True):
-    """A container's state. ``terminated`` is set if it does not run; the container may be started again."""
+    """A container's state: one of these, or none while it waits. A terminated one may be started again."""
 
+    running: KubeObject | None = None
     terminated: ContainerTerminated | None = None
 
 

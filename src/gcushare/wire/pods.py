@@ -191,11 +191,12 @@ def is_finished(pod: Pod) -> bool:
 def has_stopped(pod: Pod) -> bool:
     """Whether no container of the pod runs or will be started again.
 
-    Kubelets before 1.27 delete a pod without ever reporting a final phase. Then the container states decide.
+    Kubelets before 1.27 delete a pod without ever reporting a final phase. Then the container states decide. So they do
+    if a controller wrote the phase: PodGC writes ``Failed`` for a node that it takes for lost, whatever runs there.
     """
-    if is_finished(pod):
-        return True
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    if is_finished(pod):
+        return all(each.state.running is None for each in statuses)
     return pod.is_being_deleted and bool(statuses) and all(each.state.terminated is not None for each in statuses)
 
 
@@ -244,7 +245,9 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     Raises:
         RemoteContractError, Refused: the request or the record cannot be read.
     """
-    if not pod.spec.node_name or has_stopped(pod) or _never_starts(pod):
+    # A finished pod counts no more whatever runs: its node may be lost, so that nobody writes that it has stopped. What
+    # is closed on a node that is not lost its plugin publishes, as for a pod deleted by force.
+    if not pod.spec.node_name or is_finished(pod) or has_stopped(pod) or _never_starts(pod):
         return None
     # Options of a bound pod are ignored: an author who edits them must not make the pod hold less than it does.
     request = pod_request(pod, vendor, options=NO_OPTIONS, is_bound=True)

@@ -30,7 +30,7 @@ from gcushare.node.pods import CardCounts, PlainPod, plain_pod
 from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import deletion_time_s, is_finished, is_mirror, pod_record, pod_ref
+from gcushare.wire.pods import deletion_time_s, has_stopped, is_finished, is_mirror, pod_record, pod_ref
 
 
 class PodStore(PodHoldings):
@@ -43,8 +43,10 @@ class PodStore(PodHoldings):
         """Store a pod's newest state; True if the kubelet should be read: it is new, has ended or lost its record."""
         ref = pod_ref(pod)
         if not pod.is_bound or is_finished(pod):
-            self.ended |= {ref.uid, str(ref)}
-            return self.pod_deleted(ref.uid, is_over=True)
+            if is_over := has_stopped(pod):
+                self.ended |= {ref.uid, str(ref)}
+                self.gone.discard(ref.uid)
+            return self.pod_deleted(ref.uid, is_over=is_over)
         is_new = ref.uid not in self.entries
         reuses_name = is_new and self._is_name_reused(ref)
         self.ended -= {ref.uid, str(ref)}

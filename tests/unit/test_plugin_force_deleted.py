@@ -15,7 +15,7 @@ from gcushare.wire.kubelet.plugin_messages import device_ids
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import has_stopped
 from tests.builders import card
-from tests.unit.node_agent_rig import World, reconciler_of
+from tests.unit.node_agent_rig import World, checkpoint, reconciler_of
 from tests.unit.plugin_pods import MEMORY, bound, in_use, pod, reconcile, recorded, store_of, whole_pod
 
 GRACE_S = 30.0
@@ -157,6 +157,16 @@ async def test_the_reconciler_counts_the_time_from_the_look_that_does_not_show_t
     await reconciler.check()
     assert store.gone.uids == frozenset()
     assert in_use(store) == (set(), set())
+
+
+async def test_what_only_a_checkpoint_names_as_the_plugin_starts_is_closed_for_a_while_and_counts_nothing() -> None:
+    world, store = World(record=checkpoint({"uid-gone": 0, "hash": 1})), store_of()
+    reconciler = reconciler_of(world, store)
+    store.pods_retained(())
+    for closed in ({0, 1}, {0, 1}, {1}):
+        await reconciler.check()
+        assert (in_use(store), store.held_units()) == ((closed, set()), {1: 4}), "a static pod may have no mirror"
+        world.now_s += 600 + KILL_MARGIN_S + 1
 
 
 def test_a_closed_card_says_to_which_use_for_which_pod_and_until_when() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.matching import match
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import compute_write
 from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
@@ -174,6 +175,15 @@ def test_pods_that_ended_before_they_were_seen_hold_nothing_and_one_of_the_same_
     assert store.pod_applied(pod("a", 4, card=None, uid="new"))
     assert in_use(store) == ({0}, set())
     assert not store.pod_deleted("uid-c")
+
+
+def test_a_kubelet_that_is_read_in_another_way_for_a_while_brings_back_no_pod_that_has_ended() -> None:
+    store = store_of(pod("a", 4), memory={"d/a": {"c0": {0: 4}}})
+    store.pod_applied(ended(pod("a", 4)))
+    for key in ("uid-a", "d/a", "", "uid-a"):
+        source = "checkpoint" if key == "uid-a" else "podresources"
+        store.on_kubelet_read(KubeletAllocations(source, {key: {"c0": {0: 4}}} if key else {}))
+        assert in_use(store) == (set(), set())
 
 
 def test_a_pod_without_cards_is_neither_kept_nor_unreadable() -> None:

@@ -149,7 +149,7 @@ class HeldIds:
     ) -> dict[int, frozenset[str]]:
         """The held ids of each of these cards; a ``closed`` one with ids that are not known yet is left out."""
         known = closed.difference(self._store.cards_in_doubt()) | sick
-        ended = self._store.ended & shown.pods
+        ended = self._store.ended.keys() & shown.pods
         if self._made is None or self._made[0] is not shown or self._made[1:3] != (known, ended):
             self._made = (shown, known, ended, {index: shown.held_ids(index, without=ended) for index in known})
         held = self._made[3]

@@ -144,6 +144,11 @@ class KubeletAllocations:
             for index in counts
         )
 
+    def cards_of_pods(self) -> dict[tuple[str, bool], frozenset[int]]:
+        """The cards of each pod by its key, and whether it holds them whole."""
+        kinds = ((False, self.memory), (True, self.whole))
+        return {(pod, whole): frozenset(chain(*held.values())) for whole, kind in kinds for pod, held in kind.items()}
+
     def not_in(self, before: KubeletAllocations, names: Mapping[str, str]) -> list[ContainerKey]:
         """The containers that an earlier read did not show, sorted, each once.
 

@@ -37,12 +37,14 @@ class PodHoldings:
         self._unreadable: dict[str, UnreadablePod] = {}
         self._pending = PendingAllocations()
         self._shown = KubeletAllocations()
-        self.ended: set[str] = set()
-        """Uids and names of pods that ended. The kubelet may show their ids a while longer."""
+        self.ended: dict[str, None] = {}
+        """Uids and names of pods that ended, in this order. The kubelet may show their ids a while longer."""
         self.gone = ForceDeletedPods(longest_wait_s)
         self.unrecorded = UnrecordedHolders()
         self.is_listed = False
         """Whether all pods of the node are known: the API server has listed them."""
+        self.is_compared = False
+        """Whether a checkpoint was read since then, see ``PodStore.close_unknown``."""
 
     @property
     def everyone(self) -> Mapping[str, PodWithCards]:

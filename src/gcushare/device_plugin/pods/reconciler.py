@@ -149,6 +149,7 @@ class AllocationReconciler:
         missing = self.store.missing_from(allocations.pods)
         self._missing = len(missing)
         if allocations.source == CHECKPOINT:
+            self.store.close_unknown(allocations)
             return
         if asked := {*missing, *self.store.hidden_in(allocations)}:
             try:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import UnrecordedHolder
 from gcushare.core.errors import GcushareError
-from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocation
+from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations, PendingAllocation
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S
 from gcushare.device_plugin.pods.holdings import PodHoldings
@@ -32,6 +32,10 @@ from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import deletion_time_s, has_stopped, is_finished, is_mirror, pod_record, pod_ref
 
+MAX_ENDED = 1_000
+"""Uids and names of ended pods that are kept: the kubelet forgets all that have ended when it admits the next one, and
+it runs some hundred pods."""
+
 
 class PodStore(PodHoldings):
     """The three inputs: the watch, the calls of the kubelet, and the kubelet's allocations.
@@ -44,12 +48,13 @@ class PodStore(PodHoldings):
         ref = pod_ref(pod)
         if not pod.is_bound or is_finished(pod):
             if is_over := has_stopped(pod):
-                self.ended |= {ref.uid, str(ref)}
+                self.ended |= dict.fromkeys((ref.uid, str(ref)))
                 self.gone.discard(ref.uid)
             return self.pod_deleted(ref.uid, is_over=is_over)
         is_new = ref.uid not in self.entries
         reuses_name = is_new and self._is_name_reused(ref)
-        self.ended -= {ref.uid, str(ref)}
+        for key in (ref.uid, str(ref)):
+            self.ended.pop(key, None)
         self.gone.discard(ref.uid)
         self._unreadable.pop(ref.uid, None)
         record, record_error = None, ""
@@ -152,7 +157,10 @@ class PodStore(PodHoldings):
             self._pending.confirm(*each)
         self._pending.accepted.clear()
         self._shown = shown
-        self.ended &= shown.pods
+        # One source has names and the other uids: what it cannot show may come back with the next read.
+        is_by_uid = shown.source == CHECKPOINT
+        kept = [key for key in self.ended if key in shown.pods or ("/" in key) is is_by_uid]
+        self.ended = dict.fromkeys(kept[-MAX_ENDED:])
         for entry in entries:
             entry.shown = shown.held_by(entry)
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
@@ -184,10 +192,25 @@ class PodStore(PodHoldings):
         for ref in self.gone.end(shown, now_s, wall_s=wall_s, running=running):
             self._end(ref)
 
+    def close_unknown(self, checkpoint: KubeletAllocations) -> None:
+        """Keep the cards of pods closed that a checkpoint names, and that were gone when the pods were first listed.
+
+        The kubelet names pods that have ended until it admits the next one, and on a full node none may come. Or such a
+        pod was deleted by force and still runs. Not a static pod, whose uid is no UUID: it runs without its mirror too.
+        """
+        if self.is_compared or not self.is_listed or self._pending:
+            return
+        self.is_compared = True
+        known = self._names().keys() | self.ended.keys() | self.gone.uids
+        for (uid, is_whole), cards in checkpoint.cards_of_pods().items():
+            if uid not in known and "-" in uid:
+                self.gone.add(PodRef(uid, "uid", uid), cards, is_whole=is_whole, grace_s=self._longest_wait_s)
+
     def find_unrecorded(self, now_s: float) -> None:
         """Find the holders of cards that no pod's record names, in the kubelet's allocations as they were read last."""
         known = {key for entry in self.entries.values() for key in entry.keys}
-        known |= {key for gone in self.gone.pods for key in (gone.ref.uid, str(gone.ref))} | self.ended
+        known |= {key for gone in self.gone.pods for key in (gone.ref.uid, str(gone.ref))}
+        known |= self.ended.keys()
         unwritten = [_holder(each) for each in self.entries.values() if each.shown and not each.is_recorded]
         self.unrecorded.update(find_unrecorded(self._shown, known, self._names()), now_s, unwritten=unwritten)
 
@@ -215,9 +238,9 @@ class PodStore(PodHoldings):
     def _end(self, ref: PodRef) -> None:
         """Store that all containers of a pod have ended."""
         self.unrecorded.drop((ref.uid, str(ref)))
-        self.ended.add(ref.uid)
+        self.ended[ref.uid] = None
         if all(str(other.ref) != str(ref) for other in self.entries.values()):
-            self.ended.add(str(ref))
+            self.ended[str(ref)] = None
 
 
 def _holder(entry: PodEntry) -> UnrecordedHolder:

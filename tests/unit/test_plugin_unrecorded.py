@@ -10,6 +10,8 @@ from gcushare.device_plugin.pods.reconciler import CHANGING_PERIOD_S
 from gcushare.device_plugin.pods.unrecorded import OTHERS, PATIENCE_S, UnrecordedHolders
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_POLICY, CARDS
+from gcushare.wire.kubelet.device_ids import device_ids_of_card
+from gcushare.wire.kubelet.plugin_messages import DeviceIds, device_ids
 from gcushare.wire.nodes import MAX_UNRECORDED
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
@@ -17,8 +19,10 @@ from tests.unit.node_agent_rig import World, checkpoint, reconciler_of, write_du
 from tests.unit.plugin_pods import (
     COUNT,
     MEMORY,
+    MIRROR_ANNOTATIONS,
     WHOLE,
     bound,
+    ended,
     in_use,
     mirror,
     pod,
@@ -182,6 +186,30 @@ async def test_what_a_static_pod_holds_is_published_under_its_name_without_a_rec
     assert store.unrecorded.lasting(world.now_s + PATIENCE_S) == (HOLDS,)
     assert store.everyone["uid-mirror"].units_by_card() == {0: 4}
     assert store.cards_in_use(whole=False) == {0}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_static_pod_counts_whatever_becomes_of_another_pod_of_its_name(order: int) -> None:
+    store, another = store_of(), pod("mirror", 1, card=1)
+    static, own = device_ids(device_ids_of_card(0, 12)), device_ids(device_ids_of_card(1, 1))
+
+    def read(*held: DeviceIds) -> set[int]:
+        found = KubeletAllocations("podresources")
+        for ids in held[::order]:
+            found.add("d/mirror", "c0", ids)
+        store.on_kubelet_read(found)
+        store.find_unrecorded(0.0)
+        assert store.unrecorded.units(SIZES) == {0: 12}
+        return in_use(store)[0]
+
+    store.pod_applied(ended(bound("mirror", uid="asks for nothing")))
+    assert read(static) == {0}
+    for is_over in (True, False):
+        store.pod_applied(another)
+        assert read(static, own) == {0, 1}
+        store.pod_deleted("uid-mirror", is_over=is_over)
+        store.pod_applied(with_more(bound("mirror", uid="m"), MIRROR_ANNOTATIONS))
+        assert read(static) == ({0} if is_over else {0, 1})
 
 
 async def test_while_a_kubelet_starts_a_static_pod_goes_on_holding_its_cards() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from gcushare.core.requests import PodRequest
 from gcushare.device_plugin.pods.pod import PodEntry
 from gcushare.node.pods import CardCounts
 from gcushare.wire.kubelet.device_ids import decode_whole_card_id, is_whole_card_id
@@ -19,6 +20,8 @@ from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds, device_ids
 
 CHECKPOINT = "checkpoint"
 """The ``source`` of allocations that were read from the checkpoint."""
+ANOTHER = " (another)"
+"""Ends the key of what a second pod of one name holds."""
 
 
 ContainerKey = tuple[str, str, bool]
@@ -64,6 +67,7 @@ class KubeletAllocations:
             self.foreign.append(ForeignHolding(pod, container, len(ids.foreign), ids.foreign[0]))
         counts = ids.count_by_card()
         if counts:
+            pod += ANOTHER * (container in self.memory.get(pod, {}))
             self.memory[pod] = {**self.memory.get(pod, {}), container: counts}
             self._held.setdefault(pod, []).append(ids)
             self.answers += [StoredAnswer(pod, tuple(sorted(counts)), answer)] if answer else []
@@ -75,8 +79,25 @@ class KubeletAllocations:
             self.foreign.append(ForeignHolding(pod, container, len(foreign), foreign[0]))
         cards = {decode_whole_card_id(device_id): 1 for device_id in ids if is_whole_card_id(device_id)}
         if cards:
+            pod += ANOTHER * (container in self.whole.get(pod, {}))
             self.whole[pod] = {**self.whole.get(pod, {}), container: cards}
             self.answers += [StoredAnswer(pod, tuple(sorted(cards)), answer)] if answer else []
+
+    def set_apart(self, pod: str, request: PodRequest) -> None:
+        """Show as another pod's what is shown under a pod's name and is not what it asks for.
+
+        podresources gives a static pod without a namespace the name of its mirror. Anyone may delete that, and create a
+        pod of its name.
+        """
+        amounts = {each.name: each.amount for each in request.containers}
+        for is_whole in (False, True):
+            kind, is_asked = self._of_kind(is_whole=is_whole), is_whole == request.cards.whole
+            for container, counts in [each for key in (pod, pod + ANOTHER) for each in kind.pop(key, {}).items()]:
+                is_own = is_asked and amounts.get(container) == sum(counts.values())
+                key = pod if is_own and container not in kind.get(pod, {}) else pod + ANOTHER
+                kind[key] = {**kind.get(key, {}), container: counts}
+        if pod + ANOTHER in self.memory:
+            self._held[pod + ANOTHER] = [*self._held.get(pod, ()), *self._held.get(pod + ANOTHER, ())]
 
     def add_missing(self, other: KubeletAllocations, pods: Iterable[str]) -> None:
         """Add what another source shows under these keys, if this one shows nothing under them.

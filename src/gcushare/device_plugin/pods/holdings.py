@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import chain, pairwise
 
 from gcushare.core.matching import Candidate
-from gcushare.core.requests import split_over_cards
+from gcushare.core.requests import PodRequest, split_over_cards
 from gcushare.device_plugin.pods.allocations import KubeletAllocations, PendingAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite, compute_write
 from gcushare.device_plugin.pods.force_deleted import ForceDeletedPods
@@ -37,8 +37,12 @@ class PodHoldings:
         self._unreadable: dict[str, UnreadablePod] = {}
         self._pending = PendingAllocations()
         self._shown = KubeletAllocations()
-        self.ended: dict[str, None] = {}
-        """Uids and names of pods that ended, in this order. The kubelet may show their ids a while longer."""
+        self.ended: dict[str, PodRequest | None] = {}
+        """Uids and names of pods that ended, in this order. The kubelet may show their ids a while longer.
+
+        A name has what its pod asked for: a static pod may have that name too. None if that is not known; such a name
+        counts until podresources is read.
+        """
         self.gone = ForceDeletedPods(longest_wait_s)
         self.unrecorded = UnrecordedHolders()
         self.is_listed = False

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from gcushare.core.assignments import PodRef
 from gcushare.core.cards import UnrecordedHolder
 from gcushare.core.errors import GcushareError
+from gcushare.core.requests import PodRequest
 from gcushare.device_plugin.pods.allocations import CHECKPOINT, KubeletAllocations, PendingAllocation
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S
@@ -30,7 +31,15 @@ from gcushare.node.pods import CardCounts, PlainPod, plain_pod
 from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.kubelet.plugin_messages import NO_IDS, DeviceIds
 from gcushare.wire.objects import Pod
-from gcushare.wire.pods import deletion_time_s, has_stopped, is_finished, is_mirror, pod_record, pod_ref
+from gcushare.wire.pods import (
+    deletion_time_s,
+    has_stopped,
+    is_finished,
+    is_mirror,
+    pod_record,
+    pod_ref,
+    readable_request,
+)
 
 MAX_ENDED = 1_000
 """Uids and names of ended pods that are kept: the kubelet forgets all that have ended when it admits the next one, and
@@ -48,8 +57,11 @@ class PodStore(PodHoldings):
         ref = pod_ref(pod)
         if not pod.is_bound or is_finished(pod):
             if is_over := has_stopped(pod):
-                self.ended |= dict.fromkeys((ref.uid, str(ref)))
+                self.ended[ref.uid] = None
                 self.gone.discard(ref.uid)
+                if (request := readable_request(pod, self._vendor)[0]) is not None:
+                    self.ended[str(ref)] = request
+                    self._shown.set_apart(str(ref), request)
             return self.pod_deleted(ref.uid, is_over=is_over)
         is_new = ref.uid not in self.entries
         reuses_name = is_new and self._is_name_reused(ref)
@@ -82,6 +94,8 @@ class PodStore(PodHoldings):
         entry.ends_at_s = deletion_time_s(pod)
         entry.deletion_grace_s = float(pod.metadata.deletion_grace_period_seconds or 0)
         if is_new:
+            if not reuses_name:
+                self._shown.set_apart(str(ref), entry.request)
             # Without it a running pod would look like a waiting one, and the next call would seem to be for it.
             entry.shown = self._shown.held_by(entry, by_name=not reuses_name)
         if is_new or entry.is_recorded:
@@ -148,6 +162,14 @@ class PodStore(PodHoldings):
         None for all: what is not shown of a later pod means nothing.
         """
         entries = self.entries.values()
+        # One source has names and the other uids: what it cannot show may come back with the next read.
+        is_by_uid = shown.source == CHECKPOINT
+        kept = [each for each in self.ended.items() if each[0] in shown.pods or ("/" in each[0]) is is_by_uid]
+        self.ended = {key: request for key, request in kept[-MAX_ENDED:] if is_by_uid or request or "/" not in key}
+        asking = {str(entry.ref): entry.request for entry in entries}
+        for name, request in {**self.ended, **asking}.items():
+            if request is not None:
+                shown.set_apart(name, request)
         names = self._names()
         new = []
         for pod, container, is_whole in shown.not_in(self._shown, names):
@@ -157,10 +179,6 @@ class PodStore(PodHoldings):
             self._pending.confirm(*each)
         self._pending.accepted.clear()
         self._shown = shown
-        # One source has names and the other uids: what it cannot show may come back with the next read.
-        is_by_uid = shown.source == CHECKPOINT
-        kept = [key for key in self.ended if key in shown.pods or ("/" in key) is is_by_uid]
-        self.ended = dict.fromkeys(kept[-MAX_ENDED:])
         for entry in entries:
             entry.shown = shown.held_by(entry)
             entry.is_checked = entry.is_checked or asked is None or entry.ref.uid in asked
@@ -188,7 +206,7 @@ class PodStore(PodHoldings):
             if entry.is_overdue and not entry.held:
                 entry.promise = ()
         compute_states(self.entries, self._pending)
-        shown = frozenset(shown) - {str(entry.ref) for entry in self.entries.values()}
+        shown = frozenset(shown).difference(self._names().values())
         for ref in self.gone.end(shown, now_s, wall_s=wall_s, running=running):
             self._end(ref)
 
@@ -209,8 +227,8 @@ class PodStore(PodHoldings):
     def find_unrecorded(self, now_s: float) -> None:
         """Find the holders of cards that no pod's record names, in the kubelet's allocations as they were read last."""
         known = {key for entry in self.entries.values() for key in entry.keys}
-        known |= {key for gone in self.gone.pods for key in (gone.ref.uid, str(gone.ref))}
-        known |= self.ended.keys()
+        gone = {key for gone in self.gone.pods for key in (gone.ref.uid, str(gone.ref))}
+        known |= gone.difference(str(other.ref) for other in self._others.values()) | self.ended.keys()
         unwritten = [_holder(each) for each in self.entries.values() if each.shown and not each.is_recorded]
         self.unrecorded.update(find_unrecorded(self._shown, known, self._names()), now_s, unwritten=unwritten)
 
@@ -230,17 +248,17 @@ class PodStore(PodHoldings):
         if ref is None:
             return other is not None and is_mirror(other.annotations)
         if is_over:
-            self._end(ref)
+            self._end(ref, entry.request if entry is not None else None)
         elif entry is not None and (cards := entry.taken_cards):
             self.gone.add(ref, cards, is_whole=entry.is_whole, grace_s=entry.grace_s)
         return True
 
-    def _end(self, ref: PodRef) -> None:
+    def _end(self, ref: PodRef, request: PodRequest | None = None) -> None:
         """Store that all containers of a pod have ended."""
         self.unrecorded.drop((ref.uid, str(ref)))
         self.ended[ref.uid] = None
         if all(str(other.ref) != str(ref) for other in self.entries.values()):
-            self.ended[str(ref)] = None
+            self.ended.setdefault(str(ref), request)
 
 
 def _holder(entry: PodEntry) -> UnrecordedHolder:

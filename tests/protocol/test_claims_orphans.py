@@ -76,9 +76,17 @@ async def bench() -> AsyncIterator[Bench]:
             yield Bench(rig, client)
 
 
-async def test_an_orphan_is_named_and_released(bench: Bench) -> None:
+@pytest.mark.parametrize("case", ["deleted", "deallocated", "elsewhere"])
+async def test_an_orphan_is_named_and_released(bench: Bench, case: str) -> None:
     orphan = await bench.prepare("orphan", 1)
-    bench.delete(orphan)
+    match case:
+        case "deleted":
+            bench.delete(orphan)
+        case "deallocated":
+            bench.rig.set_status("ResourceClaim", "orphan", allocation=None, reservedFor=None)
+        case "elsewhere":
+            moved = share("card-1", 4, request="card", driver=bench.rig.vendor.claims.driver, pool="node-2")
+            bench.rig.set_status("ResourceClaim", "orphan", allocation={"devices": {"results": [moved]}})
     await bench.wait(UNSEEN_S)
     assert "default/orphan" in bench.checks.problem
     assert bench.is_held(orphan)

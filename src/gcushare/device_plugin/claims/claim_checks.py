@@ -1,7 +1,8 @@
 """Looks for prepared claims that no pod uses any more, and for pods that came to use a prepared claim.
 
-The kubelet ends every use with a call. If its state or ours was lost, that call never comes: the claim is deleted, no
-container has it, and its memory would stay taken. Such a claim is an orphan; after a while it is released.
+The kubelet ends every use with a call. If its state or ours was lost, that call never comes: the claim is deleted, or
+allocated to this node no more, no container has it, and its memory would stay taken. Such a claim is an orphan; after a
+while it is released.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gcushare.core.errors import DeviceError, GcushareError, NotFoundError, Remo
 from gcushare.core.log_fields import fields
 from gcushare.core.wording import some_names
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
-from gcushare.device_plugin.claims.prepared_claims import PreparedClaims
+from gcushare.device_plugin.claims.prepared_claims import PreparedClaims, is_in_pool
 from gcushare.device_plugin.claims.service import ClaimsOfContainers
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import RESOURCE_CLAIMS
@@ -62,9 +63,9 @@ class ClaimChecks:
         if not found:
             return ""
         return (
-            f"claims {some_names(sorted(found), _MAX_NAMES)} are prepared, but they are deleted and no container has "
-            f"them: their memory is released {self.release_s:g} s after that was seen, unless processes of their pods "
-            "run"
+            f"claims {some_names(sorted(found), _MAX_NAMES)} are prepared, but they are this node's no more, and no "
+            f"container has them: their memory is released {self.release_s:g} s after that was seen, unless processes "
+            "of their pods run"
         )
 
     async def run(self) -> None:
@@ -113,7 +114,8 @@ class ClaimChecks:
             return
         if uid not in self.prepared.claims:
             return
-        if found is not None and found.metadata.uid == uid:
+        driver, node = self.prepared.form.vendor.claims.driver, self.prepared.node
+        if found is not None and found.metadata.uid == uid and is_in_pool(found, driver, node):
             self._orphan_since.pop(uid, None)
             if uid in self._unseen_since:
                 self._unseen_since[uid] = self.clock()  # ask again in a while
@@ -123,7 +125,7 @@ class ClaimChecks:
                 logger.warning("the users of a claim are not stored %s", fields(claim=claim.key, reason=error))
         elif uid in self._unseen_since and uid not in self._orphan_since:
             self._orphan_since[uid] = self.clock()
-            logger.warning("a prepared claim is deleted and no container has it %s", fields(claim=claim.key, uid=uid))
+            logger.warning("no container has a claim that is this node's no more %s", fields(claim=claim.key, uid=uid))
 
     async def _release(self) -> None:
         now_s = self.clock()
@@ -139,4 +141,6 @@ class ClaimChecks:
                 logger.warning("an orphaned claim cannot be released; will retry %s", fields(reason=error))
                 continue
             del self._orphan_since[uid]
-            self.announce("ClaimReleased", f"claim {claim.key} was deleted and no container had it: it is released")
+            self.announce(
+                "ClaimReleased", f"claim {claim.key} is this node's no more, and in no container: it is released"
+            )

@@ -31,12 +31,13 @@ logger = logging.getLogger(__name__)
 
 
 async def list_claims(client: KubeClient, driver: str, pool: str) -> list[ResourceClaim]:
-    """All claims that are allocated devices of one pool and reserved for a pod; reads a list of the whole cluster."""
-    return [
-        claim
-        for claim in await client.list_all(RESOURCE_CLAIMS)
-        if claim.status.reserved_for and any(each.pool == pool for each in claim.results_of(driver))
-    ]
+    """All claims that are in a pool (see ``is_in_pool``); reads a list of the whole cluster."""
+    return [claim for claim in await client.list_all(RESOURCE_CLAIMS) if is_in_pool(claim, driver, pool)]
+
+
+def is_in_pool(claim: ResourceClaim, driver: str, pool: str) -> bool:
+    """Whether a claim is allocated devices of one pool, and reserved for a pod."""
+    return bool(claim.status.reserved_for) and any(each.pool == pool for each in claim.results_of(driver))
 
 
 @dataclass(eq=False)

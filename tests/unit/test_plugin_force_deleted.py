@@ -159,10 +159,15 @@ async def test_the_reconciler_counts_the_time_from_the_look_that_does_not_show_t
     assert in_use(store) == (set(), set())
 
 
-async def test_what_only_a_checkpoint_names_as_the_plugin_starts_is_closed_for_a_while_and_counts_nothing() -> None:
-    world, store = World(record=checkpoint({"uid-gone": 0, "hash": 1})), store_of()
+@pytest.mark.parametrize("is_answering", [True, False])
+async def test_what_only_a_checkpoint_names_as_the_plugin_starts_is_closed_for_a_while(is_answering: bool) -> None:
+    shown = checkpoint({"uid-gone": 0, "hash": 1})
+    world, store = World(record=shown, checkpoint=shown), store_of()
+    if is_answering:
+        world.record = KubeletAllocations("podresources", {"d/static": shown.memory["hash"]})
     reconciler = reconciler_of(world, store)
     store.pods_retained(())
+    store.gone.restore((), 0.0)
     for closed in ({0, 1}, {0, 1}, {1}):
         await reconciler.check()
         assert (in_use(store), store.held_units()) == ((closed, set()), {1: 4}), "a static pod may have no mirror"

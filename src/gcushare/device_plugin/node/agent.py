@@ -118,8 +118,10 @@ class NodeAgent:
         self.parts.publisher.node_applied(node)
         is_due = self.parts.publisher.published_unit() != unit
         former = self.parts.publisher.former
+        if is_first:
+            self.parts.store.gone.restore(former.cards if former is not None else (), self._clock.now().timestamp())
+            self.parts.reconciler.check_soon()
         if is_first and former is not None:
-            self.parts.store.gone.restore(former.cards, self._clock.now().timestamp())
             self._former_unit = former.unit.name
             self.parts.publisher.withdraw()
         if self.parts.publisher.cordoned != self._offer.cordoned:

@@ -47,6 +47,8 @@ class ForceDeletedPods:
     def __init__(self, longest_wait_s: float) -> None:
         self._longest_wait_s = longest_wait_s
         self._pods: dict[str, ForceDeletedPod] = {}
+        self.has_former = False
+        """Whether it is known what the plugin before had closed."""
 
     @property
     def uids(self) -> frozenset[str]:
@@ -64,6 +66,7 @@ class ForceDeletedPods:
 
     def restore(self, cards: Iterable[InventoryCard], wall_s: float) -> None:
         """Keep closed what the plugin before had closed, as its inventory says: until then, or as long as may be."""
+        self.has_former = True
         for card in cards:
             for closure in card.closures:
                 if closure.until and closure.until <= wall_s:

@@ -141,7 +141,7 @@ class AllocationReconciler:
         self.store.end_gone(shown, self.clock(), wall_s=self.wall_clock_ns() / 1e9, running=running)
 
     async def _complete(self, allocations: KubeletAllocations) -> None:
-        """Add from the checkpoint what podresources does not show of pods that have cards.
+        """Add from the checkpoint what podresources does not show of pods that have cards, or had some as this started.
 
         If such a pod counted as one without cards, a card in whole use could be offered, or held ids turn unhealthy, in
         the moment in which the kubelet admits the pod again.
@@ -151,15 +151,19 @@ class AllocationReconciler:
         if allocations.source == CHECKPOINT:
             self.store.close_unknown(allocations)
             return
-        if asked := {*missing, *self.store.hidden_in(allocations)}:
+        asked = {*missing, *self.store.hidden_in(allocations)}
+        if asked or (self.store.is_listed and not self.store.is_compared):
             try:
                 checkpoint = await self.source.fetch_checkpoint()
             except DeviceError as error:
-                level = logging.DEBUG if str(error) == self._unread else logging.WARNING
-                self._unread, facts = str(error), fields(pods=len(asked), error=error)
-                logger.log(level, "the kubelet shows less than it gave out, and %s", facts)
+                level = logging.WARNING if asked and str(error) != self._unread else logging.DEBUG
+                self._unread = str(error) if asked else self._unread
+                logger.log(
+                    level, "the kubelet shows less than it gave out, and %s", fields(pods=len(asked), error=error)
+                )
             else:
                 self._unread = ""
+                self.store.close_unknown(checkpoint)
                 allocations.add_missing(checkpoint, sorted(asked))
 
     def _update_problem(self, problem: str) -> None:

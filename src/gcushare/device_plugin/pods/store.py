@@ -216,12 +216,17 @@ class PodStore(PodHoldings):
         The kubelet names pods that have ended until it admits the next one, and on a full node none may come. Or such a
         pod was deleted by force and still runs. Not a static pod, whose uid is no UUID: it runs without its mirror too.
         """
-        if self.is_compared or not self.is_listed or self._pending:
+        if self.is_compared or not (self.is_listed and self.gone.has_former) or self._pending:
             return
         self.is_compared = True
+        closed = [self.gone.cards(whole=is_whole) for is_whole in (False, True)]
         known = self._names().keys() | self.ended.keys() | self.gone.uids
         for (uid, is_whole), cards in checkpoint.cards_of_pods().items():
-            if uid not in known and "-" in uid:
+            if uid in known or "-" not in uid:
+                continue
+            if cards <= closed[is_whole]:
+                self.ended[uid] = None  # The plugin before had closed them: their time does not begin again.
+            else:
                 self.gone.add(PodRef(uid, "uid", uid), cards, is_whole=is_whole, grace_s=self._longest_wait_s)
 
     def find_unrecorded(self, now_s: float) -> None:

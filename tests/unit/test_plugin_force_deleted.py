@@ -162,9 +162,8 @@ async def test_the_reconciler_counts_the_time_from_the_look_that_does_not_show_t
 @pytest.mark.parametrize("is_answering", [True, False])
 async def test_what_only_a_checkpoint_names_as_the_plugin_starts_is_closed_for_a_while(is_answering: bool) -> None:
     shown = checkpoint({"uid-gone": 0, "hash": 1})
-    world, store = World(record=shown, checkpoint=shown), store_of()
-    if is_answering:
-        world.record = KubeletAllocations("podresources", {"d/static": shown.memory["hash"]})
+    static = KubeletAllocations("podresources", {"d/static": shown.memory["hash"]})
+    world, store = World(record=static if is_answering else shown, checkpoint=shown), store_of()
     reconciler = reconciler_of(world, store)
     store.pods_retained(())
     store.gone.restore((), 0.0)

@@ -110,9 +110,11 @@ def test_a_pod_is_not_recorded_before_its_init_containers_are_known_and_the_chec
     assert [write.cards for write in store.writes(UUIDS, UNITS, 1)] == [(0, 1)], "an earlier read has shown them"
 
 
-def test_no_checkpoint_is_read_for_pods_that_nothing_was_given_to() -> None:
+def test_the_checkpoint_is_read_once_for_a_pod_that_nothing_was_given_to() -> None:
     store = store_of(spread("p", ("init", 4), ("app", 2)), pod("q", 4))
     nothing = KubeletAllocations("podresources")
+    assert store.hidden_in(nothing) == ["uid-p"], "it may run, and its record was never written"
+    store.on_kubelet_read(nothing)
     assert store.hidden_in(nothing) == []
     store.on_allocate("uid-q", "c0", {0: 4}, 0.0)
     assert store.hidden_in(nothing) == ["uid-p"], "the call may have been for its init container"

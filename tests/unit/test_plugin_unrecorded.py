@@ -19,7 +19,6 @@ from tests.unit.node_agent_rig import World, checkpoint, reconciler_of, write_du
 from tests.unit.plugin_pods import (
     COUNT,
     MEMORY,
-    MIRROR_ANNOTATIONS,
     WHOLE,
     bound,
     ended,
@@ -190,7 +189,7 @@ async def test_what_a_static_pod_holds_is_published_under_its_name_without_a_rec
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_static_pod_counts_whatever_becomes_of_another_pod_of_its_name(order: int) -> None:
-    store, another = store_of(), pod("mirror", 1, card=1)
+    store, another = store_of(), pod("mirror", 1, card=1, uid="another")
     static, own = device_ids(device_ids_of_card(0, 12)), device_ids(device_ids_of_card(1, 1))
 
     def read(*held: DeviceIds) -> set[int]:
@@ -207,8 +206,8 @@ def test_a_static_pod_counts_whatever_becomes_of_another_pod_of_its_name(order: 
     for is_over in (True, False):
         store.pod_applied(another)
         assert read(static, own) == {0, 1}
-        store.pod_deleted("uid-mirror", is_over=is_over)
-        store.pod_applied(with_more(bound("mirror", uid="m"), MIRROR_ANNOTATIONS))
+        store.pod_deleted("another", is_over=is_over)
+        store.pod_applied(mirror())
         assert read(static) == ({0} if is_over else {0, 1})
 
 

@@ -224,7 +224,7 @@ class PodHoldings:
         hidden = [entry for entry in with_inits if entry.inits - entry.shown.keys()]
         shown = {entry.ref.uid for entry in with_inits if str(entry.ref) in found.pods}
         found.add_missing(self._shown, shown.difference(entry.ref.uid for entry in hidden))
-        return [entry.ref.uid for entry in hidden if self._pending or entry.ref.uid in shown]
+        return [each.ref.uid for each in hidden if self._pending or not each.is_checked or each.ref.uid in shown]
 
     def cards_in_doubt(self) -> frozenset[int]:
         """The cards where pods may hold more units than the kubelet has shown."""

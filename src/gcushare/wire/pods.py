@@ -245,8 +245,8 @@ def pod_assignment(pod: Pod, vendor: Vendor) -> Assignment | None:
     Raises:
         RemoteContractError, Refused: the request or the record cannot be read.
     """
-    # A finished pod counts no more whatever runs: its node may be lost, so that nobody writes that it has stopped. What
-    # is closed on a node that is not lost its plugin publishes, as for a pod deleted by force.
+    # A finished pod counts no more, whatever runs: its node may be lost, so that no kubelet writes that it has stopped.
+    # What is closed on a node that is not lost its plugin publishes, as for a pod deleted by force.
     if not pod.spec.node_name or is_finished(pod) or has_stopped(pod) or _never_starts(pod):
         return None
     # Options of a bound pod are ignored: an author who edits them must not make the pod hold less than it does.

@@ -36,14 +36,11 @@ def to_json(document: object) -> str:
 def to_yaml(document: object) -> str:
     # Imported where YAML is asked for: 40 ms that tables need not spend.
     from ruamel.yaml import YAML
-    from ruamel.yaml.representer import RoundTripRepresenter
 
-    class Representer(RoundTripRepresenter):
-        def represent_str(self, data: str) -> Any:
-            return self.represent_scalar(_TEXT, data, style="'" if data.lower() in _ALSO_BOOLEAN else None)
+    def represent(writer: Any, data: str) -> Any:
+        return writer.represent_scalar(_TEXT, data, style="'" if data.lower() in _ALSO_BOOLEAN else None)
 
-    Representer.add_representer(str, Representer.represent_str)
     text, yaml = io.StringIO(), YAML()
-    yaml.Representer = Representer
+    yaml.representer.yaml_representers = {**yaml.representer.yaml_representers, str: represent}
     yaml.dump(msgspec.to_builtins(document), text)
     return text.getvalue()

@@ -32,6 +32,7 @@ class UnitFile:
     name: str
     around: Surroundings
     arguments: tuple[Argument, ...]
+    may_read_others = True
 
     @property
     def program(self) -> str:
@@ -76,10 +77,6 @@ class UnitFile:
     @property
     def directory(self) -> str:
         return self._last("WorkingDirectory").removeprefix("-") or "/"
-
-    @property
-    def may_read_others(self) -> bool:
-        return True
 
     def host_path(self, path: str) -> str | None:
         return path

@@ -141,6 +141,4 @@ class ClaimChecks:
                 logger.warning("an orphaned claim cannot be released; will retry %s", fields(reason=error))
                 continue
             del self._orphan_since[uid]
-            self.announce(
-                "ClaimReleased", f"claim {claim.key} is this node's no more, and in no container: it is released"
-            )
+            self.announce("ClaimReleased", f"claim {claim.key} is this node's no more, and in no container: released")

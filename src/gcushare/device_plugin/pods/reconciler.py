@@ -157,10 +157,8 @@ class AllocationReconciler:
                 checkpoint = await self.source.fetch_checkpoint()
             except DeviceError as error:
                 level = logging.WARNING if asked and str(error) != self._unread else logging.DEBUG
-                self._unread = str(error) if asked else self._unread
-                logger.log(
-                    level, "the kubelet shows less than it gave out, and %s", fields(pods=len(asked), error=error)
-                )
+                self._unread, facts = str(error) if asked else self._unread, fields(pods=len(asked), error=error)
+                logger.log(level, "the kubelet shows less than it gave out, and %s", facts)
             else:
                 self._unread = ""
                 self.store.close_unknown(checkpoint)

@@ -73,15 +73,11 @@ async def test_an_answer_of_another_kind_names_the_request_and_the_kind(
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        ("", "nothing"),
-        (" \r\n", "nothing"),
+        *((blank, "nothing") for blank in ("", " \r\n")),
         ("OK", "the text 'OK'"),
         ("\ufeff\n<!DOCTYPE html><html><head><title>Sign\n in</title></head></html>", "a web page, 'Sign in'"),
         ("<html>" + "x" * 9000, "a web page"),
-        ('{"token": "hush"}', "other JSON"),
-        ("[]", "other JSON"),
-        ("{}", "other JSON"),
-        ("[1", "other JSON"),
+        *((json_, "other JSON") for json_ in ('{"token": "hush"}', "[]", "{}", "[1")),
     ],
 )
 async def test_a_success_of_another_program_is_no_object_and_no_list_of_nothing(
@@ -175,7 +171,8 @@ async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedSe
 @pytest.mark.parametrize(
     ("code", "reason", "expected"),
     [
-        (400, "BadRequest", InvalidError),
+        *((*refused, InvalidError) for refused in ((400, "BadRequest"), (422, "Invalid"))),
+        (413, "RequestEntityTooLarge", InvalidError),
         (401, "Unauthorized", UnauthorizedError),
         (403, "Forbidden", ForbiddenError),
         (404, "NotFound", NotFoundError),
@@ -183,13 +180,9 @@ async def test_a_watch_yields_events_until_the_server_ends_it(server: ScriptedSe
         (409, "AlreadyExists", AlreadyExistsError),
         (409, "Conflict", ConflictError),
         (410, "Expired", GoneError),
-        (413, "RequestEntityTooLarge", InvalidError),
         (418, "", NotAnApiServerError),
-        (422, "Invalid", InvalidError),
-        (429, "TooManyRequests", RetryableError),
-        (500, "InternalError", RetryableError),
-        (503, "ServiceUnavailable", RetryableError),
-        (504, "Timeout", RetryableError),
+        *((*busy, RetryableError) for busy in ((429, "TooManyRequests"), (500, "InternalError"))),
+        *((*busy, RetryableError) for busy in ((503, "ServiceUnavailable"), (504, "Timeout"))),
     ],
 )
 async def test_each_refusal_has_its_error(

@@ -46,10 +46,7 @@ def run_inspect(*argv: str) -> tuple[int, dict[str, object], str]:
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (("-d",), {"details": True}),
-        (("--d",), {"details": True}),
-        (("--d=T",), {"details": True}),
-        (("-details=1",), {"details": True}),
+        *(((word,), {"details": True}) for word in ("-d", "--d", "--d=T", "-details=1")),
         (("-d", "-d=f"), {}),
         (("-d", "node-1"), {"details": True, "node": "node-1"}),
         (("-v=2", "--v=2", "-v", "2", "--v", "2"), {}),

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Self
 
 import pytest
@@ -42,9 +41,7 @@ class DoubledScheduler:
         self.client = await self._stack.enter_async_context(KubeClient(self._config))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def start(self, configuration: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 import msgspec
@@ -134,9 +133,7 @@ class LeaseWorld(Generic[E]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for each in self.contenders:
             each.access.cut = True
             await each.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,6 @@ from aiohttp import web
 
 from gcushare.cli.inspect.command_line import NAMES, main
 from gcushare.cli.kubectl.help_text import Names
-from gcushare.core.cards import SERVES_MEMORY, InventoryCard
 from gcushare.vendors import ENFLAME, Vendor
 from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.apiserver.failures import not_found
@@ -118,13 +117,10 @@ def a_node(
     address: str = "",
     ready: bool = True,
     labels: Mapping[str, str] | None = None,
-    vendor: Vendor = ENFLAME,
-    offered: Sequence[InventoryCard] | None = None,
-    annotations: Mapping[str, str] | None = None,
-    modes: tuple[str, ...] = (SERVES_MEMORY,),
+    **options: Any,
 ) -> Document:
-    """A node with an address and a kubelet that reports."""
-    document = node_document(name, *sizes, vendor=vendor, offered=offered, annotations=annotations, modes=modes)
+    """A node with an address and a kubelet that reports; ``options``: those of ``node_document``."""
+    document = node_document(name, *sizes, **options)
     document["metadata"]["labels"] = dict(labels or {})
     document["status"] |= {
         "addresses": [{"type": "InternalIP", "address": address or f"10.0.0.{len(name)}"}],

@@ -101,6 +101,11 @@ class SchedulerUnderTest(Followed):
         made = await self.client.create(PODS, {"metadata": {"name": name}, "spec": whole}, namespace="default")
         return made.metadata.uid
 
+    async def place_pod(self, name: str, units: int = 4, **spec: Any) -> str:
+        """Create a pod, wait until it has its node and return the node."""
+        await self.add_pod(name, units, **spec)
+        return await self.until_bound(name)
+
     async def make_claim(self, name: str) -> None:
         """Make a claim for a device that no node has."""
         with suppress(AlreadyExistsError):

@@ -93,3 +93,12 @@ def refuse(reason: str) -> Answer:
         return {"NodeNames": [], "FailedNodes": dict.fromkeys(arguments["NodeNames"], reason)}
 
     return answer
+
+
+def say(words: Any) -> Answer:
+    """Answer the same to everything."""
+
+    async def answer(_: dict[str, Any]) -> Any:
+        return words
+
+    return answer

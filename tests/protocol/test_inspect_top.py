@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,23 +23,25 @@ from tests.protocol.plugin_rig import PluginRig
 from tests.protocol.test_claims_in_one_view import put_shared, uid_of
 from tests.unit.card_views import card, pod, status, use
 
+PLUGIN = "gcushare-device-plugin-x"
 
-def status_of(node: str, *used_gib: float) -> str:
+
+def using(*used_gib: float, **options: Any) -> str:
     """What a device plugin serves for cards that use this much."""
     cards = (card(index, use=use(amount, temperature_celsius=61.4)) for index, amount in enumerate(used_gib))
-    return msgspec.json.encode(status(*cards, node=node)).decode()
+    return msgspec.json.encode(status(*cards, **options)).decode()
 
 
-def add_plugin(found: Cluster, node: str, *used_gib: float) -> None:
-    name = f"gcushare-device-plugin-{node}"
-    found.put(plugin_pod(name, node))
-    found.front.backends[f"pods/http:{name}:32767"] = status_of(node, *used_gib)
+def add_plugin(found: Cluster, node: str, answer: str) -> None:
+    """Put a plugin's pod on a node; ``answer``: its status, or its URL."""
+    found.put(plugin_pod(PLUGIN, node))
+    found.front.backends[f"pods/http:{PLUGIN}:32767"] = answer
 
 
 async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_named(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16, 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 1, 8))
-        add_plugin(found, "node-1", 3.5, 11.0)
+        add_plugin(found, "node-1", using(3.5, 11.0))
         ran = await found.call("top")
         assert ran.code == 0
         assert ran.lines[1].split() == ["node-1", "0", "4.0", "3.5", "16.0", "-", "61°C", "-", "1"]
@@ -63,18 +66,18 @@ async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_
 async def test_a_plugin_whose_pod_names_a_certificate_is_asked_over_https(tmp_path: Path, container: Document) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16))
-        pod = plugin_pod("gcushare-device-plugin-x", "node-1")
+        pod = plugin_pod(PLUGIN, "node-1")
         pod["spec"]["containers"][0] |= container
         found.put(pod)
-        found.front.backends["pods/https:gcushare-device-plugin-x:32767"] = status_of("node-1", 1.0)
+        found.front.backends[f"pods/https:{PLUGIN}:32767"] = using(1.0)
         assert (await found.call("top")).lines[1].split()[:4] == ["node-1", "0", "0.0", "1.0"]
-    assert [path.split("/")[-3] for path in found.front.proxied] == ["https:gcushare-device-plugin-x:32767"]
+    assert [path.split("/")[-3] for path in found.front.proxied] == [f"https:{PLUGIN}:32767"]
 
 
 async def test_nodes_without_a_plugin_and_plugins_that_fail_are_reported_and_the_rest_is_shown(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
         found.put(a_node("node-1", 16), a_node("node-2", 16), a_node("node-3", 16))
-        add_plugin(found, "node-1", 1.0)
+        add_plugin(found, "node-1", using(1.0))
         found.put(plugin_pod("gcushare-device-plugin-silent", "node-3"))
         ran = await found.call("top")
         assert ran.code == 1
@@ -105,8 +108,7 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
         assert watch is not None
         await rig.until(lambda: watch.over, "it is reported")
         found.put(a_node("node-1", 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 0, 4))
-        found.put(plugin_pod("gcushare-device-plugin-x", "node-1"))
-        found.front.backends["pods/http:gcushare-device-plugin-x:32767"] = rig.url
+        add_plugin(found, "node-1", rig.url)
         ran = await found.call("top")
         assert (ran.code, ran.err) == (0, "")
         assert [line.split() for line in ran.lines[-4:-1]] == [
@@ -142,10 +144,7 @@ async def test_pods_that_share_a_claim_are_said_to_be_granted_it_together(tmp_pa
             pod(f"default/{name}", {0: 5}, uid=uid_of(found, name), used_by_card={0: GIB})
             for name in ("first", "second")
         ]
-        name = "gcushare-device-plugin-x"
-        found.put(plugin_pod(name, "serves-claims"))
-        served = status(card(0, use=use(2.0)), node="serves-claims", pods=tuple(holders))
-        found.front.backends[f"pods/http:{name}:32767"] = msgspec.json.encode(served).decode()
+        add_plugin(found, "serves-claims", using(2.0, node="serves-claims", pods=tuple(holders)))
         ran = await found.call("top")
         report = (await found.call("top", "-o", "json")).document
     assert ran.lines[1].split()[:3] == ["serves-claims", "0", "5.0"]
@@ -153,16 +152,11 @@ async def test_pods_that_share_a_claim_are_said_to_be_granted_it_together(tmp_pa
     assert [row["sharedWith"] for row in report["pods"]] == [["default/second"], ["default/first"]]
 
 
-PLUGIN = "gcushare-device-plugin-x"
-
-
 def seen(name: str, card_index: int, units: int, peak_gib: float, hours: float) -> PodOnNode:
     """A pod as its plugin reports it: the most that it used, and how long ago it was seen first."""
     since = (datetime.now(UTC) - timedelta(hours=hours)).isoformat(timespec="seconds").replace("+00:00", "Z")
-    peak = {card_index: int(peak_gib * GIB)}
-    used = {card_index: GIB}
-    name = f"default/{name}"
-    return pod(name, {card_index: units}, used_by_card=used, highest_by_card=peak, seen_since=since)
+    figures = {"used_by_card": {card_index: GIB}, "highest_by_card": {card_index: int(peak_gib * GIB)}}
+    return pod(f"default/{name}", {card_index: units}, seen_since=since, **figures)
 
 
 @pytest.fixture
@@ -173,14 +167,12 @@ async def measured(tmp_path: Path) -> AsyncIterator[Cluster]:
             *(bound_pod(f"web-{n}", "node-1", n - 1, 8, **owned_by("ReplicaSet web-5d8fbc77b6")) for n in (1, 2)),
             bound_pod("notebook", "node-1", 0, 8),
             bound_pod("batch-1", "node-1", 1, 8, **owned_by("Job batch")),
-            plugin_pod(PLUGIN, "node-1"),
         )
         holders = (
             *(seen("web-1", 0, 8, 1.5, 70), seen("web-2", 1, 8, 2.5, 30)),
             *(seen("notebook", 0, 8, 7.9, 48), seen("batch-1", 1, 8, 1.0, 3)),
         )
-        answer = status(card(0, use=use(9.4)), card(1, use=use(3.5)), pods=holders)
-        found.front.backends[f"pods/http:{PLUGIN}:32767"] = msgspec.json.encode(answer).decode()
+        add_plugin(found, "node-1", using(9.4, 3.5, pods=holders))
         yield found
 
 

@@ -20,7 +20,7 @@ from gcushare_playground.apiserver import ApiServer, ApiServerConfig
 from gcushare_playground.scheduler import Pacing, SchedulerDouble
 from gcushare_playground.scheduler.configuration import parse_scheduler_settings
 from tests.protocol.scheduler_under_test import RESOURCE, JsonObject, SchedulerUnderTest
-from tests.protocol.scripted_extender import Answer, refuse
+from tests.protocol.scripted_extender import Answer, refuse, say
 
 FULL = "card is full"
 
@@ -92,8 +92,7 @@ async def test_an_extender_that_keeps_no_nodes_is_sent_them(cluster: SchedulerUn
     await cluster.add_node("node-1")
     await cluster.add_node("node-2")
     await cluster.start(nodeCacheCapable=False)
-    await cluster.add_pod("p")
-    assert await cluster.until_bound("p") == "node-2"
+    assert await cluster.place_pod("p") == "node-2"
     (asked,) = cluster.extender.of("filter")
     assert asked.document["NodeNames"] is None
     nodes = {each["metadata"]["name"]: each for each in asked.document["Nodes"]["items"]}
@@ -105,16 +104,13 @@ async def test_an_extender_that_keeps_no_nodes_is_sent_them(cluster: SchedulerUn
 async def test_only_pods_that_name_a_managed_resource_are_an_extenders(cluster: SchedulerUnderTest) -> None:
     await cluster.add_node("node-1")
     await cluster.start()
-    await cluster.add_pod("plain", 0)
-    await cluster.until_bound("plain")
+    await cluster.place_pod("plain", 0)
     container = {"name": "init", "image": "i", "resources": {"limits": {RESOURCE: "1"}}}
-    await cluster.add_pod("init", 0, initContainers=[container])
-    await cluster.until_bound("init")
+    await cluster.place_pod("init", 0, initContainers=[container])
     assert {each.pod for each in cluster.extender.asked} == {"init"}
     await cluster.backend.stop()
     await cluster.start(managedResources=None)
-    await cluster.add_pod("another", 0)
-    await cluster.until_bound("another")
+    await cluster.place_pod("another", 0)
     assert cluster.extender.of("filter", "another")
 
 
@@ -124,8 +120,7 @@ async def test_nodes_that_the_scheduler_refuses_are_not_asked_about(cluster: Sch
     await cluster.add_node("tainted", taints=[{"key": "example.com/a", "effect": "NoSchedule"}])
     await cluster.add_node("good")
     await cluster.start()
-    await cluster.add_pod("p")
-    assert await cluster.until_bound("p") == "good"
+    assert await cluster.place_pod("p") == "good"
     assert cluster.extender.of("filter")[0].document["NodeNames"] == ["good"]
     verbs = [each.verb for each in cluster.extender.asked]
     assert verbs == ["filter", "bind"], "a single node that is left is not scored"
@@ -136,8 +131,7 @@ async def test_a_resource_that_the_scheduler_ignores_is_counted_by_the_extender_
 ) -> None:
     await cluster.add_node("small", units=2)
     await cluster.start(managedResources=[{"name": RESOURCE, "ignoredByScheduler": True}])
-    await cluster.add_pod("p")
-    assert await cluster.until_bound("p") == "small"
+    assert await cluster.place_pod("p") == "small"
 
 
 # What its answers do
@@ -157,32 +151,22 @@ async def test_a_resource_that_the_scheduler_ignores_is_counted_by_the_extender_
 async def test_scores_are_multiplied_by_the_weight_and_added_to_the_schedulers(
     cluster: SchedulerUnderTest, scores: dict[str, int] | None, weight: int, chosen: str
 ) -> None:
-    async def score(_: JsonObject) -> Any:
-        if scores is None:
-            return {"not": "a list"}
-        return [{"Host": name, "Score": points} for name, points in scores.items()]
-
-    cluster.extender.answers["prioritize"] = score
+    listed = [{"Host": name, "Score": points} for name, points in scores.items()] if scores else {"not": "a list"}
+    cluster.extender.answers["prioritize"] = say(listed)
     await cluster.add_node("busy")
     await cluster.add_node("idle")
     amounts = {"resources": {"requests": {"cpu": "6", "memory": "24Gi"}}}
     await cluster.add_pod("load", 0, nodeName="busy", containers=[{"name": "main", "image": "i", **amounts}])
     await cluster.start(weight=weight)
-    await cluster.add_pod("p")
-    assert await cluster.until_bound("p") == chosen
+    assert await cluster.place_pod("p") == chosen
 
 
 async def test_refusals_are_counted_by_their_words_and_said_in_condition_and_event(
     cluster: SchedulerUnderTest,
 ) -> None:
-    async def answer(_: JsonObject) -> Any:
-        return {
-            "NodeNames": [],
-            "FailedNodes": {"node-1": FULL, "node-2": FULL},
-            "FailedAndUnresolvableNodes": {"node-3": "card is gone"},
-        }
-
-    cluster.extender.answers["filter"] = answer
+    refused, gone = {"node-1": FULL, "node-2": FULL}, {"node-3": "card is gone"}
+    answer = {"NodeNames": [], "FailedNodes": refused, "FailedAndUnresolvableNodes": gone}
+    cluster.extender.answers["filter"] = say(answer)
     for name in ("node-1", "node-2", "node-3"):
         await cluster.add_node(name)
     await cluster.add_node("node-4", unschedulable=True)
@@ -200,10 +184,7 @@ async def test_refusals_are_counted_by_their_words_and_said_in_condition_and_eve
 
 
 async def test_a_node_that_is_left_out_without_a_reason_is_counted_only(cluster: SchedulerUnderTest) -> None:
-    async def answer(_: JsonObject) -> Any:
-        return {"NodeNames": []}
-
-    cluster.extender.answers["filter"] = answer
+    cluster.extender.answers["filter"] = say({"NodeNames": []})
     await cluster.start()
     await cluster.add_pod("p")
     await cluster.until_said("p", "no nodes available to schedule pods")
@@ -243,10 +224,7 @@ async def test_a_pod_whose_claim_no_node_can_give_is_not_an_extenders_yet(cluste
 async def test_a_failed_filter_stops_the_pod_unless_it_may_be_ignored(
     cluster: SchedulerUnderTest, answer: JsonObject | None, message: str, ignorable: bool
 ) -> None:
-    async def answered(_: JsonObject) -> Any:
-        return answer
-
-    cluster.extender.answers["filter"] = answered
+    cluster.extender.answers["filter"] = say(answer)
     cluster.extender.failing_with = 0 if answer else 500
     await cluster.add_node("node-1")
     await cluster.start(ignorable=ignorable, bindVerb=None)
@@ -389,8 +367,7 @@ async def test_a_gated_pod_is_no_ones_until_its_gates_are_gone(cluster: Schedule
     await cluster.start()
     await cluster.add_pod("gated", schedulingGates=[{"name": "example.com/wait"}])
     await cluster.add_pod("other-scheduler", schedulerName="another")
-    await cluster.add_pod("plain")
-    await cluster.until_bound("plain")
+    await cluster.place_pod("plain")
     assert {each.pod for each in cluster.extender.asked} == {"plain"}
     await cluster.change(PODS, "gated", {"spec": {"schedulingGates": None}}, kind=PatchKind.MERGE)
     await cluster.until_bound("gated")
@@ -404,8 +381,7 @@ async def _full_node(cluster: SchedulerUnderTest, preempt: Answer) -> tuple[str,
     await cluster.start(preemptVerb="preempt")
     ends = await cluster.add_pod("ends", 4)
     await cluster.until_bound("ends")
-    await cluster.add_pod("stays", 2, priorityClassName="important")
-    await cluster.until_bound("stays")
+    await cluster.place_pod("stays", 2, priorityClassName="important")
     return ends, await cluster.add_pod("p", 3, priorityClassName="important")
 
 
@@ -425,10 +401,7 @@ async def test_a_less_important_pod_ends_where_the_extender_agrees(cluster: Sche
 
 
 async def test_no_pod_ends_where_the_extender_names_no_node(cluster: SchedulerUnderTest) -> None:
-    async def disagree(_: JsonObject) -> Any:
-        return {"NodeNameToMetaVictims": {}}
-
-    await _full_node(cluster, disagree)
+    await _full_node(cluster, say({"NodeNameToMetaVictims": {}}))
     await cluster.until_said(
         "p",
         f"0/1 nodes are available: 1 Insufficient {RESOURCE}. no new claims to deallocate, preemption: no candidate "

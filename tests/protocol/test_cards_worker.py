@@ -44,6 +44,13 @@ async def health_of(source: IsolatedSource) -> list[bool | None]:
     return [reading.healthy if reading is not None else None for reading in await readings_of(source)]
 
 
+async def listing_process(source: IsolatedSource) -> int:
+    """List the cards; the process that did."""
+    await source.list_cards()
+    assert source.worker_pid is not None
+    return source.worker_pid
+
+
 def uuids_of(report: CardReport) -> list[int]:
     """Which of the fake's cards are listed, by the numbers in their uuids."""
     return sorted(int(card.uuid[-4:]) for card in report.cards)
@@ -123,9 +130,7 @@ async def test_a_card_that_hung_rests_and_is_tried_again_with_growing_waits(tmp_
 @pytest.mark.slow
 async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_for_its_card(tmp_path: Path) -> None:
     async with worker(tmp_path, settings=HANGING) as (fake, source, clock):
-        await source.list_cards()
-        stuck = source.worker_pid
-        assert stuck is not None
+        stuck = await listing_process(source)
         with unkillable(stuck):
             fake.control("hang EfmlGetDevIsHealth 1")
             assert await health_of(source) == [True, False]
@@ -146,9 +151,7 @@ async def test_while_a_process_is_stuck_in_the_driver_no_second_one_is_started_f
 @pytest.mark.slow
 async def test_a_library_whose_process_is_stuck_is_not_opened_again(tmp_path: Path) -> None:
     async with worker(tmp_path, settings=HANGING) as (fake, source, clock):
-        await source.list_cards()
-        stuck = source.worker_pid
-        assert stuck is not None
+        stuck = await listing_process(source)
         with unkillable(stuck):
             fake.control("hang EfmlGetDevCount *")
             with pytest.raises(DeviceError, match="did not return"):
@@ -239,17 +242,15 @@ async def test_a_library_that_cannot_be_opened_again_is_no_cards_illness(tmp_pat
 @pytest.mark.slow
 async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: Path) -> None:
     async with worker(tmp_path, kind="nvml") as (fake, source, clock):
-        await source.list_cards()
-        first_pid = source.worker_pid
+        first_pid = await listing_process(source)
         fake.control("fail nvmlDeviceGetMemoryInfo 1 15")
         reading = (await readings_of(source))[1]
         assert reading is not None
         assert (reading.lost, reading.conclusive) == (True, True)
         assert "NVML_ERROR_GPU_IS_LOST" in reading.reason
         assert source.worker_pid == first_pid  # the cards after it are where this look has found them
-        await source.list_cards()
-        second_pid = source.worker_pid
-        assert second_pid not in (first_pid, None)
+        second_pid = await listing_process(source)
+        assert second_pid != first_pid
         await source.list_cards()
         assert source.worker_pid == second_pid  # not at every look
         clock.advance(CARD_PAUSES.first_s)
@@ -341,9 +342,7 @@ def test_where_no_process_can_be_started_no_file_stays_open(monkeypatch: pytest.
 
 async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
     async with worker(tmp_path) as (_, source, clock):
-        await source.list_cards()
-        killed = source.worker_pid
-        assert killed is not None
+        killed = await listing_process(source)
         os.kill(killed, signal.SIGKILL)
         with pytest.raises(DeviceError, match="SIGKILL"):
             await source.list_cards()
@@ -378,9 +377,7 @@ async def test_a_worker_that_writes_what_is_no_answer_is_replaced(tmp_path: Path
 
 async def test_signals_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> None:
     async with worker(tmp_path) as (_, source, _):
-        await source.list_cards()
-        pid = source.worker_pid
-        assert pid is not None
+        pid = await listing_process(source)
         for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
             os.kill(pid, number)
             assert len((await source.list_cards()).readings) == 2
@@ -389,9 +386,7 @@ async def test_signals_for_its_parent_do_not_end_a_worker(tmp_path: Path) -> Non
 
 async def test_a_closed_source_leaves_no_process_and_answers_no_more(tmp_path: Path) -> None:
     async with worker(tmp_path) as (_, source, _):
-        await source.list_cards()
-        pid = source.worker_pid
-        assert pid is not None
+        pid = await listing_process(source)
         await source.close()
         with pytest.raises(DeviceError, match="closed"):
             await source.list_cards()

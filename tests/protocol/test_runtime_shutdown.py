@@ -10,7 +10,6 @@ import signal
 import subprocess
 import textwrap
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -49,13 +48,19 @@ async def run_forever() -> None:
     await asyncio.Event().wait()
 
 
-def started(program: str) -> AbstractContextManager[subprocess.Popen[str]]:
-    return python("-c", _PREAMBLE + textwrap.dedent(program))
-
-
 def wait_for_line(process: subprocess.Popen[str], expected: str) -> None:
     assert process.stdout is not None
     assert process.stdout.readline().strip() == expected
+
+
+def end_by_signals(program: str, number: signal.Signals, *lines: str) -> tuple[int, str, str]:
+    """Send a signal at each of these lines; the program's code, and what it wrote after the last one."""
+    with python("-c", _PREAMBLE + textwrap.dedent(program)) as process:
+        for line in lines:
+            wait_for_line(process, line)
+            process.send_signal(number)
+        out, err = process.communicate(timeout=20)
+    return process.returncode, out, err
 
 
 @EACH_LOOP_AND_SIGNAL
@@ -68,12 +73,9 @@ def test_the_first_signal_ends_the_program_in_order(number: signal.Signals, use_
         return 7
     sys.exit(run(main, use_uvloop={use_uvloop}))
     """
-    with started(program) as process:
-        wait_for_line(process, "ready")
-        process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+    code, out, err = end_by_signals(program, number, "ready")
 
-    assert (out, process.returncode) == ("finished\n", 7)
+    assert (out, code) == ("finished\n", 7)
     assert f'stopping reason="signal {number.name}"' in err
 
 
@@ -90,14 +92,9 @@ def test_the_second_signal_leaves_at_once_even_when_the_event_loop_hangs(
         return 0
     sys.exit(run(main, use_uvloop={use_uvloop}))
     """
-    with started(program) as process:
-        wait_for_line(process, "ready")
-        process.send_signal(number)
-        wait_for_line(process, "hanging")
-        process.send_signal(number)
-        _, err = process.communicate(timeout=20)
+    code, _, err = end_by_signals(program, number, "ready", "hanging")
 
-    assert process.returncode == 128 + number
+    assert code == 128 + number
     assert f"second signal {number.name}: leaving at once" in err
 
 
@@ -112,12 +109,7 @@ def test_a_signal_while_starting_is_not_lost() -> None:
         return 0
     sys.exit(run(main))
     """
-    with started(program) as process:
-        wait_for_line(process, "starting")
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
-
-    assert process.returncode == 0
+    assert end_by_signals(program, signal.SIGTERM, "starting")[0] == 0
 
 
 def test_the_handlers_of_before_are_restored() -> None:

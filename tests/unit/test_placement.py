@@ -44,42 +44,11 @@ def chosen(state: NodeState, request: CardRequest, policy: str) -> list[int] | N
     return None if states is None else [s.index for s in states]
 
 
-@pytest.mark.parametrize(
-    ("policy", "units", "expected"),
-    [
-        pytest.param("binpack", 4, [1], id="binpack takes the fullest card that fits"),
-        pytest.param("binpack", 5, [0], id="and the next fullest when that is too full"),
-        pytest.param("binpack", 16, [2], id="and the lowest index among equals"),
-        pytest.param("spread", 4, [2], id="spread takes the emptiest"),
-        pytest.param("spread", 17, None, id="nothing holds more than one card"),
-    ],
-)
-def test_card_policies(policy: str, units: int, expected: list[int] | None) -> None:
-    state = node(cards(16, 16, 16, 16), (0, 8), (1, 12))
-    assert chosen(state, asks(units), policy) == expected
+LOOSE = replace(asks_whole(2), whole_policy="loose")
 
 
-def test_binpack_leaves_an_empty_card_whole_if_a_shared_one_has_the_same_room() -> None:
-    assert chosen(node([card(0, 8), card(1, 16)], (1, 8)), asks(4), "binpack") == [1]
-
-
-def test_sick_and_cordoned_cards_take_nothing() -> None:
-    state = node([card(0, sick=True), card(1, cordoned=True), card(2)])
-    assert chosen(state, asks(4), "binpack") == [2]
-    assert chosen(state, asks_whole(2), "binpack") is None
-
-
-def test_several_cards_and_whole_cards_are_chosen_by_the_same_policy() -> None:
-    state = node(cards(16, 16, 16, 16), (0, 8), (1, 12))
-    assert chosen(state, asks(4, cards=2), "binpack") == [0, 1]
-    assert chosen(state, asks_whole(2), "binpack") == [2, 3]
-    assert chosen(state, asks_whole(3), "binpack") is None
-
-
-def test_a_choosy_pod_gets_only_what_it_allows() -> None:
-    state = node([card(0, model="S60"), card(1, model="T20")])
-    assert chosen(state, CardRequest(4, selection=CardSelection(use=("T20",))), "binpack") == [1]
-    assert chosen(state, CardRequest(4, selection=CardSelection(use=("T21",))), "binpack") is None
+def choosy(model: str) -> CardRequest:
+    return CardRequest(4, selection=CardSelection(use=(model,)))
 
 
 def linked(groups: str) -> list[InventoryCard]:
@@ -91,17 +60,39 @@ def linked(groups: str) -> list[InventoryCard]:
     return made
 
 
-def test_several_whole_cards_are_close_together_or_spare_the_groups() -> None:
-    state = node(linked("a.bb.a"))
-    assert chosen(state, asks_whole(2), "binpack") == [0, 5]
-    assert chosen(state, replace(asks_whole(2), whole_policy="loose"), "binpack") == [1, 4]
+FOUR = node(cards(16, 16, 16, 16), (0, 8), (1, 12))
+OUT_OF_USE = node([card(0, sick=True), card(1, cordoned=True), card(2)])
+MODELS = node([card(0, model="S60"), card(1, model="T20")])
+UNEQUAL = node([card(0, 32), card(1, 16), card(2, 24)])
 
 
-def test_among_equally_close_whole_cards_the_card_policy_decides() -> None:
-    state = node([card(0, 32), card(1, 16), card(2, 24)])
-    assert chosen(state, asks_whole(), "binpack") == [1]
-    assert chosen(state, asks_whole(2), "binpack") == [1, 2]
-    assert chosen(state, asks_whole(2), "spread") == [0, 2]
+@pytest.mark.parametrize(
+    ("policy", "state", "request_", "expected"),
+    [
+        pytest.param("binpack", FOUR, asks(4), [1], id="binpack takes the fullest card that fits"),
+        pytest.param("binpack", FOUR, asks(5), [0], id="and the next fullest when that is too full"),
+        pytest.param("binpack", FOUR, asks(16), [2], id="and the lowest index among equals"),
+        pytest.param("binpack", node([card(0, 8), card(1, 16)], (1, 8)), asks(4), [1], id="and leaves an empty one"),
+        pytest.param("binpack", FOUR, asks(4, cards=2), [0, 1], id="several cards likewise"),
+        pytest.param("binpack", FOUR, asks_whole(2), [2, 3], id="whole cards are empty ones"),
+        pytest.param("binpack", FOUR, asks_whole(3), None, id="no three cards are empty"),
+        pytest.param("spread", FOUR, asks(4), [2], id="spread takes the emptiest"),
+        pytest.param("spread", FOUR, asks(17), None, id="nothing holds more than one card"),
+        pytest.param("binpack", OUT_OF_USE, asks(4), [2], id="not a sick or cordoned card"),
+        pytest.param("binpack", OUT_OF_USE, asks_whole(2), None, id="no sick or cordoned card whole"),
+        pytest.param("binpack", MODELS, choosy("T20"), [1], id="a card that a choosy pod allows"),
+        pytest.param("binpack", MODELS, choosy("T21"), None, id="none that it allows"),
+        pytest.param("binpack", node(linked("a.bb.a")), asks_whole(2), [0, 5], id="whole cards close together"),
+        pytest.param("binpack", node(linked("a.bb.a")), LOOSE, [1, 4], id="or so that groups are spared"),
+        pytest.param("binpack", UNEQUAL, asks_whole(), [1], id="of equally close ones the smallest"),
+        pytest.param("binpack", UNEQUAL, asks_whole(2), [1, 2], id="and the two smallest"),
+        pytest.param("spread", UNEQUAL, asks_whole(2), [0, 2], id="with spread the largest"),
+    ],
+)
+def test_the_cards_are_those_that_the_policy_prefers(
+    policy: str, state: NodeState, request_: CardRequest, expected: list[int] | None
+) -> None:
+    assert chosen(state, request_, policy) == expected
 
 
 @pytest.mark.parametrize("name", ["binpack", "spread"])
@@ -110,8 +101,7 @@ def test_the_node_where_several_whole_cards_are_close_is_preferred(name: str) ->
     worth = [POLICIES[name].score_node(state, asks_whole(2)) for state in (apart, near, linked_pair)]
     assert worth == sorted(worth)
     assert len(set(worth)) == 3
-    loose = replace(asks_whole(2), whole_policy="loose")
-    assert len({POLICIES[name].score_node(state, loose) for state in (apart, near, linked_pair)}) == 1
+    assert len({POLICIES[name].score_node(state, LOOSE) for state in (apart, near, linked_pair)}) == 1
 
 
 TWO = cards(16, 16)

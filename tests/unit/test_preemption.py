@@ -205,27 +205,49 @@ def chooses(card: str) -> CardRequest:
     return CardRequest(4, selection=CardSelection(use=(card,)))
 
 
+LINKED = node_with([card(0, 8), card(1, 16, link="x"), card(2, 16), card(3, 16, link="x")])
+LEFT_BY_TWO = node_with(cards(16), holds("a", (0, 4)), holds("b", (0, 4)))
+HELD_WHOLE = node_with(cards(16), holds("w", (0, 16), whole=True))
+LEFT_BY_ONE = node_with(cards(16, 8), holds("a", (0, 2)))
+
+
 @pytest.mark.parametrize(
-    ("offered", "nominee", "left"),
+    ("node", "nominees", "leaving", "left"),
     [
-        pytest.param([card(0, 8), card(1, 16)], asks(8), {0: 0}, id="the least room that is enough"),
-        pytest.param([card(0, 8), card(1, 16)], asks(9), {1: 7}, id="not where there is too little"),
-        pytest.param([card(0), card(1)], asks(4), {0: 12}, id="of equals the lowest"),
-        pytest.param([card(0, sick=True), card(1)], asks(4), {1: 12}, id="not on a sick card"),
-        pytest.param([card(0, cordoned=True), card(1)], asks(4), {1: 12}, id="not on a cordoned card"),
-        pytest.param([card(0), card(1)], chooses("1"), {1: 12}, id="a card that the pod allows"),
-        pytest.param([card(0), card(1)], chooses("7"), {}, id="none that the pod allows"),
-        pytest.param([card(0), card(1), card(2)], asks(4, 2), {0: 12, 1: 12}, id="several cards"),
-        pytest.param([card(0), card(1, 3)], asks(4, 2), {}, id="nothing of one where two are needed"),
-        pytest.param([card(0, 0), card(1)], asks_whole(), {1: 0}, id="no whole card without units"),
-        pytest.param([card(0, sick=True), card(1)], asks_whole(2), {}, id="nothing whole of too few"),
-        pytest.param([card(0, 1)], asks_whole(), {0: 0}, id="a whole card of one unit"),
+        pytest.param(node_with(cards(8, 16)), [asks(8)], "", {0: 0}, id="the least room that is enough"),
+        pytest.param(node_with(cards(8, 16)), [asks(9)], "", {1: 7}, id="not where there is too little"),
+        pytest.param(node_with(cards(16, 16)), [asks(4)], "", {0: 12}, id="of equals the lowest"),
+        pytest.param(node_with([card(0, sick=True), card(1)]), [asks(4)], "", {1: 12}, id="not on a sick card"),
+        pytest.param(node_with([card(0, cordoned=True), card(1)]), [asks(4)], "", {1: 12}, id="not on a cordoned card"),
+        pytest.param(node_with(cards(16, 16)), [chooses("1")], "", {1: 12}, id="a card that the pod allows"),
+        pytest.param(node_with(cards(16, 16)), [chooses("7")], "", {}, id="none that the pod allows"),
+        pytest.param(node_with(cards(16, 16, 16)), [asks(4, 2)], "", {0: 12, 1: 12}, id="several cards"),
+        pytest.param(node_with(cards(16, 3)), [asks(4, 2)], "", {}, id="nothing of one where two are needed"),
+        pytest.param(node_with(cards(0, 16)), [asks_whole()], "", {1: 0}, id="no whole card without units"),
+        pytest.param(node_with([card(0, sick=True), card(1)]), [asks_whole(2)], "", {}, id="nothing whole of too few"),
+        pytest.param(node_with(cards(1)), [asks_whole()], "", {0: 0}, id="a whole card of one unit"),
+        pytest.param(LINKED, [asks(8, 2, linked=True)], "", {1: 8, 3: 8}, id="on linked cards"),
+        pytest.param(
+            LINKED, [asks(8, 2, linked=True), asks(9, 2, linked=True)], "", {1: 8, 3: 8}, id="none is linked any more"
+        ),
+        pytest.param(node_with(cards(16), modes=[SERVES_MEMORY]), [asks(4)], "", {0: 12}, id="memory of such a node"),
+        pytest.param(node_with(cards(16), modes=[SERVES_MEMORY]), [asks_whole()], "", {}, id="it has no whole cards"),
+        pytest.param(node_with(cards(16), modes=[SERVES_WHOLE]), [asks(4)], "", {}, id="whole cards alone"),
+        pytest.param(node_with(cards(16), modes=[SERVES_WHOLE]), [asks_whole()], "", {0: 0}, id="a whole card of them"),
+        pytest.param(LEFT_BY_TWO, [asks_whole()], "a", {}, id="a whole card, and a pod stays on it"),
+        pytest.param(LEFT_BY_TWO, [asks_whole()], "ab", {0: 0}, id="a whole card once the last pod leaves"),
+        pytest.param(LEFT_BY_TWO, [asks_whole(), asks_whole()], "ab", {0: 0}, id="no second whole card"),
+        pytest.param(LEFT_BY_TWO, [asks(4), asks_whole()], "ab", {0: 12}, id="no whole card where a part is kept"),
+        pytest.param(HELD_WHOLE, [asks(1)], "", {}, id="nothing of a card that is held whole"),
+        pytest.param(HELD_WHOLE, [asks(10)], "wx", {0: 6}, id="all of it once its pod leaves"),
+        pytest.param(LEFT_BY_ONE, [asks(4)], "a", {0: 12}, id="first where pods leave, even with more room"),
+        pytest.param(LEFT_BY_ONE, [asks(4)], "", {1: 4}, id="else where the least is enough"),
     ],
 )
 def test_room_is_kept_where_the_nominee_can_be_and_nowhere_else(
-    offered: list[InventoryCard], nominee: CardRequest, left: dict[int, int]
+    node: NodeState, nominees: list[CardRequest], leaving: str, left: dict[int, int]
 ) -> None:
-    assert compute_room_left(node_with(offered), [nominee], []) == left
+    assert compute_room_left(node, nominees, [f"uid-{name}" for name in leaving]) == left
 
 
 def test_a_pod_has_nothing_where_a_nominee_comes_that_it_shares_no_card_with() -> None:
@@ -238,51 +260,10 @@ def test_a_pod_has_nothing_where_a_nominee_comes_that_it_shares_no_card_with() -
     assert not can_hold_after_nominees(node.cards[1], web, compute_room_left(node, [web], [], WEB))
 
 
-def test_room_is_kept_on_linked_cards_for_a_nominee_that_needs_them() -> None:
-    node = node_with([card(0, 8), card(1, 16, link="x"), card(2, 16), card(3, 16, link="x")])
-    assert compute_room_left(node, [asks(8, 2, linked=True)], []) == {1: 8, 3: 8}
-    assert compute_room_left(node, [asks(8, 2, linked=True), asks(9, 2, linked=True)], []) == {1: 8, 3: 8}
-
-
-@pytest.mark.parametrize(
-    ("modes", "nominee", "left"),
-    [
-        ((SERVES_MEMORY,), asks(4), {0: 12}),
-        ((SERVES_MEMORY,), asks_whole(), {}),
-        ((SERVES_WHOLE,), asks(4), {}),
-        ((SERVES_WHOLE,), asks_whole(), {0: 0}),
-    ],
-)
-def test_room_is_kept_of_what_the_node_hands_out(
-    modes: tuple[str, ...], nominee: CardRequest, left: dict[int, int]
-) -> None:
-    assert compute_room_left(node_with(cards(16), modes=modes), [nominee], []) == left
-
-
 def test_a_card_that_pods_name_and_the_node_has_no_more_is_kept_for_no_one() -> None:
     node = node_with(cards(16, 16), holds("a", (1, 4)))
     node.set_cards(cards(2), GIB_UNIT)
     assert compute_room_left(node, [asks(4), asks_whole()], ["uid-a"]) == {0: 0}
-
-
-def test_a_whole_card_is_kept_once_the_last_pod_on_it_leaves() -> None:
-    node = node_with(cards(16), holds("a", (0, 4)), holds("b", (0, 4)))
-    assert compute_room_left(node, [asks_whole()], ["uid-a"]) == {}
-    assert compute_room_left(node, [asks_whole()], ["uid-a", "uid-b"]) == {0: 0}
-    assert compute_room_left(node, [asks_whole(), asks_whole()], ["uid-a", "uid-b"]) == {0: 0}
-    assert compute_room_left(node, [asks(4), asks_whole()], ["uid-a", "uid-b"]) == {0: 12}
-
-
-def test_a_card_that_a_pod_holds_whole_has_all_of_its_units_once_it_leaves_and_none_before() -> None:
-    node = node_with(cards(16), holds("w", (0, 16), whole=True))
-    assert compute_room_left(node, [asks(1)], []) == {}
-    assert compute_room_left(node, [asks(10)], ["uid-w", "uid-stranger"]) == {0: 6}
-
-
-def test_the_cards_where_pods_leave_come_first_even_with_more_room() -> None:
-    node = node_with(cards(16, 8), holds("a", (0, 2)))
-    assert compute_room_left(node, [asks(4)], ["uid-a"]) == {0: 12}
-    assert compute_room_left(node, [asks(4)], []) == {1: 4}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.doctor_rig import DoctorRig, metrics
+from tests.protocol.doctor_rig import EXTENDER, SERVICE, SYSTEM, DoctorRig, metrics
 
 Scenario = Callable[[DoctorRig], object]
 
@@ -49,6 +49,13 @@ def without(kind: str, name: str, namespace: str = "") -> Scenario:
     return lambda rig: rig.delete(kind, name, namespace)
 
 
+def at_once(*scenarios: Scenario) -> Scenario:
+    return lambda rig: [scenario(rig) for scenario in scenarios]
+
+
 def having(pem: bytes) -> Scenario:
     """The extender has this certificate."""
     return lambda rig: rig.mount_certificate(pem)
+
+
+NO_EXTENDER = at_once(without("pods", EXTENDER, SYSTEM), without("services", SERVICE, SYSTEM))

@@ -105,14 +105,10 @@ def class_of_another_resource(rig: DoctorRig) -> None:
     rig.change(CLASSES, NAMES.whole_class, lambda found: found["spec"].update(extendedResourceName="x/y"))
 
 
-def limit_range(rig: DoctorRig, **limits: JsonObject) -> None:
-    rig.change("namespaces", "default", lambda found: found["metadata"].update(labels={CLAIMS_LABEL: CLAIMS_ENABLED}))
-    spec = {"limits": [{"type": "Container", **limits}]}
-    rig.put(an_object("LimitRange", "l", spec=spec))
-
-
 def limit_range_with_a_minimum(rig: DoctorRig) -> None:
-    limit_range(rig, min={ENFLAME.memory_resource: "1"})
+    rig.change("namespaces", "default", lambda found: found["metadata"].update(labels={CLAIMS_LABEL: CLAIMS_ENABLED}))
+    limits = [{"type": "Container", "min": {ENFLAME.memory_resource: "1"}}]
+    rig.put(an_object("LimitRange", "l", spec={"limits": limits}))
 
 
 def extender_without_claims(rig: DoctorRig) -> None:

@@ -18,7 +18,6 @@ from tests.protocol import doctor_troubles as when
 from tests.protocol.doctor_rig import (
     ALL_RIGHTS,
     EXTENDER,
-    NODE,
     PLUGIN,
     SCHEDULER,
     SERVICE,
@@ -26,7 +25,6 @@ from tests.protocol.doctor_rig import (
     DoctorRig,
     config_map,
     examine_with,
-    metrics,
     policy_binding,
     program_pod,
 )
@@ -69,12 +67,6 @@ def configure_by_config_map(rig: DoctorRig, url: str, *resources: str) -> None:
     set_scheduler_flags(rig, "--config=/etc/gcushare/scheduler.yaml", container=mounts, volumes=volumes)
 
 
-def serve_whole_cards(rig: DoctorRig) -> None:
-    text = inventory_text(cards(16, 16), modes=BOTH_MODES)
-    rig.change_node(lambda node: node["metadata"]["annotations"].update({ENFLAME.inventory_annotation: text}))
-    rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"}))
-
-
 def claims_that_no_scheduler_ignores(rig: DoctorRig) -> None:
     calling()(rig)
     pod = pod_document("waits", None, annotations={CLAIMED_RESOURCE: ENFLAME.memory_resource})
@@ -83,50 +75,24 @@ def claims_that_no_scheduler_ignores(rig: DoctorRig) -> None:
     rig.put_pod(pod, age_s=600.0, phase="Pending", conditions=[])
 
 
-def whole_cards_that_no_one_is_asked_about(rig: DoctorRig) -> None:
-    serve_whole_cards(rig)
-    calling()(rig)
-
-
-def extender_that_was_never_asked(rig: DoctorRig) -> None:
-    rig.extender.pages["/metrics"] = metrics(filters=0)
-    rig.put_asking("waits", 4)
-
-
-def managed_cluster(rig: DoctorRig) -> None:
-    rig.delete("pods", SCHEDULER, SYSTEM)
-    rig.extender.pages["/metrics"] = metrics(filters=0)
-
-
-def scheduler_out_of_sight(rig: DoctorRig) -> None:
-    rig.change("nodes", NODE, lambda node: node["metadata"]["labels"].update({"node-role.kubernetes.io/master": ""}))
-    rig.delete("pods", SCHEDULER, SYSTEM)
-    rig.extender.pages["/metrics"] = metrics(filters=0)
-
-
-def scheduler_with_an_unseen_configuration(rig: DoctorRig) -> None:
-    set_scheduler_flags(rig, "--config=/etc/kubernetes/own.yaml")
-    rig.extender.pages["/metrics"] = metrics(filters=0)
+WHOLE_CARDS = when.at_once(
+    when.annotated(ENFLAME.inventory_annotation, inventory_text(cards(16, 16), modes=BOTH_MODES)),
+    lambda rig: rig.change_node(lambda node: node["status"]["capacity"].update({ENFLAME.whole_card_resource: "2"})),
+)
+NEVER_ASKED = when.answering(filters=0)
+ASKED_IN_VAIN = when.at_once(NEVER_ASKED, lambda rig: rig.put_asking("waits", 4))
+MANAGED = when.at_once(when.without("pods", SCHEDULER, SYSTEM), NEVER_ASKED)
+OUT_OF_SIGHT = when.at_once(when.labelled("node-role.kubernetes.io/master", ""), MANAGED)
+WITH_OWN_FILE = when.at_once(lambda rig: set_scheduler_flags(rig, "--config=/etc/kubernetes/own.yaml"), NEVER_ASKED)
+ONLY_WARNING = when.at_once(
+    when.without("validatingadmissionpolicybindings.admissionregistration.k8s.io", "records"),
+    lambda rig: rig.put(policy_binding("Warn")),
+)
 
 
 def config_manager_that_failed(rig: DoctorRig) -> None:
     report = '{"state": "failed", "reason": "rolled back: unhealthy for 180s"}'
     rig.put(config_map("gcushare-config-manager", mode="apply", node__master=report))
-
-
-def no_extender_at_all(rig: DoctorRig) -> None:
-    rig.delete("pods", EXTENDER, SYSTEM)
-    rig.delete("services", SERVICE, SYSTEM)
-
-
-def extender_that_does_not_answer(rig: DoctorRig) -> None:
-    rig.extender.pages.clear()
-
-
-def policy_that_only_warns(rig: DoctorRig) -> None:
-    kind = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
-    rig.delete(kind, "records")
-    rig.put(policy_binding("Warn"))
 
 
 def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
@@ -145,24 +111,24 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
         (calling("http://10.96.99.99:32766/gcushare-scheduler"), "error scheduler-other-address", "10.96.99.99:32766"),
         (calling(OURS, "enflame.com/other"), "error scheduler-resource-unmanaged", "gcu-memory"),
         (claims_that_no_scheduler_ignores, "error claims-unmanaged", "1 pod waits with claims that"),
-        (whole_cards_that_no_one_is_asked_about, "warning whole-cards-unmanaged", "n1 serve whole cards"),
+        (when.at_once(WHOLE_CARDS, calling()), "warning whole-cards-unmanaged", "n1 serve whole cards"),
         (
             calling(OURS, ENFLAME.memory_resource, ENFLAME.whole_card_resource),
             "warning whole-cards-unserved",
             "no plugin serves",
         ),
-        (extender_that_was_never_asked, "error scheduler-not-calling", "1 pod waits"),
-        (managed_cluster, "warning control-plane-out-of-reach", "no node of 1 is labelled"),
-        (scheduler_out_of_sight, "info scheduler-unseen", "no call yet"),
-        (scheduler_with_an_unseen_configuration, "info scheduler-unseen", "own.yaml"),
+        (ASKED_IN_VAIN, "error scheduler-not-calling", "1 pod waits"),
+        (MANAGED, "warning control-plane-out-of-reach", "no node of 1 is labelled"),
+        (OUT_OF_SIGHT, "info scheduler-unseen", "no call yet"),
+        (WITH_OWN_FILE, "info scheduler-unseen", "own.yaml"),
         (config_manager_that_failed, "error config-manager-failed", "unhealthy for 180s"),
-        (no_extender_at_all, "error extender-missing", "no such Service"),
+        (when.NO_EXTENDER, "error extender-missing", "no such Service"),
         (when.answering(leader=0), "error no-leader", f"held by {EXTENDER}"),
         (lambda rig: rig.put_extender("another", rig.extender.port), "error two-leaders", "2 replicas"),
         (when.without("endpoints", SERVICE, SYSTEM), "error extender-unreachable", "no endpoints"),
         (lambda rig: rig.set_status(version="0.9.4"), "warning versions-differ", "0.9.4"),
         (when.without(POLICIES, "records"), "warning policy-missing", "there is no ValidatingAdmissionPolicy"),
-        (policy_that_only_warns, "warning policy-missing", "no binding that denies"),
+        (ONLY_WARNING, "warning policy-missing", "no binding that denies"),
         (when.having(certificate_pem(days=10)), "warning certificate-expires", "in 10 d"),
         (when.having(certificate_pem(days=-1)), "error certificate-expires", "24 h ago"),
         (when.having(b"rubbish"), "warning certificate-unreadable", "no PEM certificate"),
@@ -177,7 +143,7 @@ async def test_each_trouble_is_found_and_nothing_else(
 
 
 async def test_an_extender_that_does_not_answer_is_reported_of_its_pod_and_its_service(rig: DoctorRig) -> None:
-    extender_that_does_not_answer(rig)
+    rig.extender.pages.clear()
     answer = await rig.examine()
     assert answer.kinds == {"error extender-unreachable"}
     assert {each["subject"] for each in answer.document["findings"]} == {
@@ -292,7 +258,6 @@ async def test_a_missing_right_is_named_and_nothing_is_made_of_what_was_not_seen
 
 
 async def test_a_cluster_whose_nodes_may_not_be_read_is_not_said_to_have_no_cards(rig: DoctorRig) -> None:
-    for kind, name in (("pods", EXTENDER), ("pods", PLUGIN), ("services", SERVICE)):
-        rig.delete(kind, name, SYSTEM)
+    when.at_once(when.NO_EXTENDER, when.without("pods", PLUGIN, SYSTEM))(rig)
     answer = await examine_with(rig, *(right for right in ALL_RIGHTS if right != ("list", "nodes", "")))
     assert answer.kinds == {"warning missing-right"}

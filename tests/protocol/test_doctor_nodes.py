@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -28,12 +26,10 @@ from tests.extender_objects import inventory_text, pod_document
 from tests.neighbours import read_objects
 from tests.protocol import doctor_troubles as when
 from tests.protocol.doctor_rig import (
-    EXTENDER,
     LABEL,
     NODE,
     PLUGIN,
     SCHEDULER,
-    SERVICE,
     SYSTEM,
     DoctorRig,
     node_object,
@@ -52,24 +48,17 @@ def set_inventory(rig: DoctorRig, offered: list[InventoryCard]) -> None:
     rig.change_node(lambda node: node["metadata"]["annotations"].update({INVENTORY: text}))
 
 
-def set_plugin_state(rig: DoctorRig, **state: Any) -> None:
-    rig.change("pods", PLUGIN, lambda pod: pod["status"].update(state), SYSTEM)
-
-
 # Plugins
 
 
 def plugin_that_crashes(rig: DoctorRig) -> None:
     crashed = [{"name": "gcushare-device-plugin", "restartCount": 17}]
-    set_plugin_state(rig, phase="Pending", reason="CrashLoopBackOff", containerStatuses=crashed)
-
-
-def plugin_of_another_system(rig: DoctorRig) -> None:
-    rig.plugin.pages.clear()
+    state = {"phase": "Pending", "reason": "CrashLoopBackOff", "containerStatuses": crashed}
+    rig.change("pods", PLUGIN, lambda pod: pod["status"].update(state), SYSTEM)
 
 
 def plugin_of_a_node_that_is_away(rig: DoctorRig) -> None:
-    plugin_of_another_system(rig)
+    rig.plugin.pages.clear()
     rig.change_node(lambda node: node["status"].update(conditions=[{"type": "Ready", "status": "Unknown"}]))
 
 
@@ -116,11 +105,6 @@ def node_no_longer_shared(rig: DoctorRig) -> None:
     rig.change_node(lambda node: node["status"]["capacity"].update({MEMORY: "16"}), OTHER)
 
 
-def node_no_longer_shared_with_a_pod(rig: DoctorRig) -> None:
-    node_no_longer_shared(rig)
-    rig.put_asking("holder", 4, node=OTHER, record=record(0, 4))
-
-
 # Neighbours
 
 
@@ -128,11 +112,6 @@ def node_with_enflames_gcushare(rig: DoctorRig) -> None:
     node, *_ = read_objects("enflame-gcushare")
     rig.change_node(lambda found: found["status"]["capacity"].update({"enflame.com/shared-gcu": "12"}))
     rig.change_node(lambda found: found["metadata"]["annotations"].update(node["metadata"]["annotations"]))
-
-
-def pod_that_hami_took(rig: DoctorRig) -> None:
-    *_, pod = read_objects("hami-enflame")
-    rig.put_pod(pod)
 
 
 def waiting_for(rig: DoctorRig, name: str, *, is_tried: bool, age_s: float = 600.0, units: str = "4") -> None:
@@ -151,8 +130,7 @@ def node_that_keeps_its_startup_taint(rig: DoctorRig) -> None:
 
 def node_of_the_go_gcushare(rig: DoctorRig) -> None:
     PLUGIN_GONE(rig)
-    rig.change_node(lambda node: node["metadata"]["annotations"].clear())
-    rig.change_node(lambda node: node["metadata"]["labels"].clear())
+    rig.change_node(lambda node: node["metadata"].update(annotations={}, labels={}))
 
 
 def serve(rig: DoctorRig, *modes: str, counted: str = "2") -> None:
@@ -165,13 +143,16 @@ def serve(rig: DoctorRig, *modes: str, counted: str = "2") -> None:
         rig.set_units(None, "allocatable")
 
 
-def whole_cards_of_two_plugins(rig: DoctorRig) -> None:
+def of_two_plugins(rig: DoctorRig) -> None:
     serve(rig, *BOTH_MODES, counted="4")
 
 
-def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
-    serve(rig, *BOTH_MODES)
-    rig.put_asking("owner", None, node=NODE, whole=1)
+WITH_A_POD = when.at_once(
+    node_no_longer_shared, lambda rig: rig.put_asking("holder", 4, node=OTHER, record=record(0, 4))
+)
+WITHOUT_A_RECORD = when.at_once(
+    lambda rig: serve(rig, *BOTH_MODES), lambda rig: rig.put_asking("owner", None, node=NODE, whole=1)
+)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +160,7 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
     when.troubles(
         (PLUGIN_GONE, "error node-without-plugin", "enflame.com/gcushare=true"),
         (plugin_that_crashes, "error plugin-not-running", "CrashLoopBackOff; restarts: 17"),
-        (plugin_of_another_system, "error plugin-unreachable", "404"),
+        (lambda rig: rig.plugin.pages.clear(), "error plugin-unreachable", "404"),
         (plugin_of_a_node_that_is_away, "warning plugin-unreachable", "the node is not ready"),
         (lambda rig: rig.plugin.pages.update({"/status": "<html>"}), "error plugin-unreachable", "cannot be read"),
         (when.saying(registration="unknown resource"), "error plugin-not-registered", "unknown resource"),
@@ -206,12 +187,12 @@ def whole_cards_of_a_pod_without_a_record(rig: DoctorRig) -> None:
         ),
         (node_that_keeps_its_startup_taint, "error startup-taint-stays", "no pod is placed there"),
         (node_no_longer_shared, "warning stale-inventory", INVENTORY),
-        (node_no_longer_shared_with_a_pod, "warning stale-inventory", "records of 1 pod are still here, such as d"),
+        (WITH_A_POD, "warning stale-inventory", "records of 1 pod are still here, such as d"),
         (node_with_enflames_gcushare, "error other-sharing-system", "Enflame's gcushare 3.6"),
-        (pod_that_hami_took, "error other-scheduler", "waits for hami-scheduler"),
+        (lambda rig: rig.put_pod(read_objects("hami-enflame")[-1]), "error other-scheduler", "for hami-scheduler"),
         (node_of_the_go_gcushare, "warning other-sharing-system", "32 enflame.com/gcu-memory and no inventory"),
-        (whole_cards_of_two_plugins, "error whole-card-count", "serves 2 whole cards, the kubelet counts 4"),
-        (whole_cards_of_a_pod_without_a_record, "warning unrecorded-pod", "asks for 1 enflame.com/gcu"),
+        (of_two_plugins, "error whole-card-count", "serves 2 whole cards, the kubelet counts 4"),
+        (WITHOUT_A_RECORD, "warning unrecorded-pod", "asks for 1 enflame.com/gcu"),
     ),
 )
 async def test_each_trouble_is_found_and_nothing_else(
@@ -252,8 +233,7 @@ async def test_a_cluster_of_nodes_with_one_card_needs_no_extender_unless_a_sched
     set_inventory(rig, cards(16))
     for part in ("capacity", "allocatable"):
         rig.set_units("16", part)
-    rig.delete("pods", EXTENDER, SYSTEM)
-    rig.delete("services", SERVICE, SYSTEM)
+    when.NO_EXTENDER(rig)
     missing = "error extender-missing"
     assert missing in (await rig.examine()).kinds, "the scheduler's configuration names one"
     rig.change("pods", SCHEDULER, lambda pod: pod["spec"]["containers"][0].update(args=[]), SYSTEM)
@@ -268,8 +248,7 @@ async def test_a_node_that_serves_claims_needs_no_plugin_and_a_cluster_of_them_n
     assert "error node-without-plugin" in (await rig.examine()).kinds, "its label says resources"
     rig.change_node(lambda node: node["metadata"]["labels"].update({SERVE_LABEL: SERVE_CLAIMS}))
     assert "error extender-missing" not in (await rig.examine()).kinds
-    rig.delete("pods", EXTENDER, SYSTEM)
-    rig.delete("services", SERVICE, SYSTEM)
+    when.NO_EXTENDER(rig)
     assert "error extender-missing" not in (await rig.examine()).kinds
 
 

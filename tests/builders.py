@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gcushare.core.assignments import ApartGroup, Assignment, CardGrant, PodRef
-from gcushare.core.cards import Health, Inventory, InventoryCard
+from gcushare.core.cards import BOTH_MODES, Health, Inventory, InventoryCard
+from gcushare.core.ledger import Ledger
 from gcushare.core.nodes import NodeState
-from gcushare.core.over_use.tracking import Tolerance
+from gcushare.core.over_use.eviction import CardReading, Offender
+from gcushare.core.over_use.tracking import PolledUse, Tolerance
 from gcushare.core.placement import MAX_NODE_SCORE, POLICIES
 from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.core.units import GIB, parse_memory_unit
@@ -43,6 +46,33 @@ def pod(name: str, *, namespace: str = "default", created: str = "") -> PodRef:
 def held(name: str, node: str, *grants: tuple[int, int], whole: bool = False) -> Assignment:
     """What a pod holds: (card index, units) pairs."""
     return Assignment(pod(name), node, tuple(CardGrant(index, units, whole) for index, units in grants))
+
+
+def node_of(
+    offered: Sequence[InventoryCard], *holders: tuple[int, int], modes: Sequence[str] = BOTH_MODES, name: str = "node-1"
+) -> NodeState:
+    """A node with these cards, and a pod for each (card index, units); the pods have the node's name and a number."""
+    ledger = Ledger()
+    ledger.set_node(name, offered, GIB_UNIT, modes)
+    for number, grant in enumerate(holders):
+        ledger.apply(held(f"{name}-{number}", name, grant))
+    return ledger.nodes[name]
+
+
+def offender(name: str = "greedy", used: float = 8, *, limit: int = 0, priority: int = 0, card: int = 0) -> Offender:
+    """A pod that uses so many GiB of a card and was granted four."""
+    figures = PolledUse(int(used * GIB), 4 * GIB, limit=limit * GIB)
+    return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), card, figures)
+
+
+def read_card(
+    *offenders: Offender, memory: int = 16, neighbour: tuple[float, int] = (2, 8), index: int = 0
+) -> CardReading:
+    """A card with these pods and one neighbour: what it uses and what it was granted."""
+    used, granted = neighbour
+    figures = {each.pod.uid: each.figures for each in offenders} | {"n": PolledUse(int(used * GIB), granted * GIB)}
+    in_use = sum(each.used for each in figures.values())
+    return CardReading(index=index, memory=memory * GIB, in_use=in_use, unknown=0, figures=figures)
 
 
 def asks(units: int, cards: int = 1, *, linked: bool = False, apart: ApartGroup | None = None) -> CardRequest:

@@ -16,8 +16,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.explain.explanation import Explainer
 from gcushare.core.explain.reason_text import summarise as summarise_explanation
 from gcushare.core.explain.verdicts import Verdict
-from gcushare.core.nodes import NodeState
-from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, Offender, When, decide
+from gcushare.core.over_use.eviction import BURST_MARGIN_BYTES, CardReading, When, decide
 from gcushare.core.over_use.tracking import OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.core.placement import POLICIES, choose_cards
 from gcushare.core.requests import CardRequest, CardSelection
@@ -31,7 +30,7 @@ from gcushare.wire.documents.inspect import decode_document, encode_node
 from gcushare.wire.documents.plugin_status import PodOverUse
 from gcushare.wire.pod_options import memory_limit
 from gcushare.wire.pods import pod_assignment, pod_request
-from tests.builders import GIB_UNIT, TOLERANCE, cards
+from tests.builders import TOLERANCE, cards, node_of, offender, read_card
 from tests.extender_objects import a_node, a_pod, on_card
 from tests.unit.card_views import card, pod, status, use
 
@@ -42,24 +41,6 @@ def limited(units: int = 4, limit: int = 12) -> CardRequest:
     return CardRequest(units, selection=CardSelection(limit=limit))
 
 
-def node_of(*sizes: int) -> NodeState:
-    node = NodeState("n1")
-    node.set_cards(cards(*sizes), GIB_UNIT)
-    return node
-
-
-def offender(name: str, used: float, limit: int = 0, priority: int = 0) -> Offender:
-    figures = PolledUse(int(used * GIB), 4 * GIB, limit=limit * GIB)
-    return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), 0, figures)
-
-
-def card_of(*offenders: Offender, neighbour: tuple[float, int] = (2, 8)) -> CardReading:
-    """A card of 16 GiB with these pods and one neighbour: what it uses and what it was granted."""
-    used, granted = neighbour
-    figures = {each.pod.uid: each.figures for each in offenders} | {"n": PolledUse(int(used * GIB), granted * GIB)}
-    return CardReading(0, 16 * GIB, sum(each.used for each in figures.values()), 0, figures)
-
-
 # Placement
 
 
@@ -68,11 +49,11 @@ def test_the_pod_is_placed_by_its_request_on_a_card_as_large_as_its_limit() -> N
     request = pod_request(pod, ENFLAME)
     assert request is not None
     assert (request.cards.units, request.cards.limit, request.total_units) == (4, 12, 4)
-    node = node_of(8, 16)
+    node = node_of(cards(8, 16))
     chosen = choose_cards(node, request.cards, POLICIES["binpack"].rank_card)
     assert chosen is not None
     assert [state.index for state in chosen] == [1]
-    assert not node_of(8, 8).fits(request.cards)
+    assert not node_of(cards(8, 8)).fits(request.cards)
 
 
 def test_several_cards_share_the_limit_as_they_share_the_request() -> None:
@@ -96,7 +77,7 @@ def test_of_a_bound_pod_a_limit_that_filter_would_refuse_counts_as_none(text: st
 
 def test_a_limit_above_every_card_is_explained_with_what_would_help() -> None:
     explainer = Explainer(limited(limit=20))
-    explainer.add(node_of(16, 16))
+    explainer.add(node_of(cards(16, 16)))
     found = explainer.finish()
     (only,) = found.classes
     assert only.verdict is Verdict.BELOW_LIMIT
@@ -146,7 +127,7 @@ def test_a_grant_is_in_danger_if_free_memory_does_not_cover_it_with_a_margin(
     burst: float, neighbour: tuple[float, int], is_tight: bool
 ) -> None:
     assert BURST_MARGIN_BYTES == GIB // 2
-    assert card_of(offender("b", burst, limit=12), neighbour=neighbour).is_tight == is_tight
+    assert read_card(offender("b", burst, limit=12), neighbour=neighbour).is_tight == is_tight
 
 
 def test_an_unknown_use_of_the_card_is_no_danger() -> None:
@@ -176,17 +157,17 @@ def test_a_bursting_pod_goes_before_all_others_and_of_these_the_lowest_priority_
 
 def test_a_bursting_pod_is_evicted_for_the_margin_and_another_only_for_a_real_shortage() -> None:
     burst, other = offender("burst", 7.75, limit=12), offender("other", 7.75)
-    found = decide([burst], {0: card_of(burst)}, When.DANGER)
+    found = decide([burst], {0: read_card(burst)}, When.DANGER)
     assert found.victim == burst
     assert "7.75 GiB of card 0 and was granted 4.00 GiB (limit 12.00 GiB" in found.reason
     assert "6.25 GiB free, and other pods may still need 6.00 GiB" in found.reason
-    assert decide([other], {0: card_of(other)}, When.DANGER).victim is None
+    assert decide([other], {0: read_card(other)}, When.DANGER).victim is None
 
 
 @pytest.mark.parametrize(("used", "is_evicted"), [(7, False), (13, True)])
 def test_where_every_over_use_is_evicted_a_burst_within_its_limit_is_not(used: int, is_evicted: bool) -> None:
     burst = offender("burst", used, limit=12)
-    found = decide([burst], {0: card_of(burst, neighbour=(0, 0))}, When.ALWAYS)
+    found = decide([burst], {0: read_card(burst, neighbour=(0, 0))}, When.ALWAYS)
     assert (found.victim is not None) == is_evicted
 
 
@@ -214,7 +195,7 @@ def test_inspect_shows_request_and_limit_and_its_document_carries_them() -> None
     adopt_document(again, decode_document(body))
     limits = {held.pod.name: held.limit for held in again.ledger.assignments()}
     assert limits == {"burst": 12, "plain": 0}
-    assert b'"limit"' not in encode_node(ENFLAME, node_of(16))
+    assert b'"limit"' not in encode_node(ENFLAME, node_of(cards(16)))
 
 
 def test_explain_and_the_page_say_the_limit() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
-from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, Health, InventoryCard
+from gcushare.core.cards import SERVES_CLAIMS, Health
 from gcushare.core.change_log import MAX_LOGGED_CHANGES
-from gcushare.core.ledger import Ledger
 from gcushare.core.node_rules import NodePlace, Taint
 from gcushare.core.nodes import NodeState
 from gcushare.scheduler_extender.cooperative_yield import PIECE_BYTES
@@ -35,19 +33,11 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod
-from tests.builders import GIB_UNIT, card, cards, held
+from tests.builders import card, cards, node_of
 from tests.cluster_streams import STREAMS, Server, Step, feed
 from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document, state_of
 
 ALONE = NodeContext(NO_NODE_METADATA, "", {}, {}, frozenset())
-
-
-def node_of(offered: Sequence[InventoryCard], *grants: tuple[int, int], modes: Sequence[str] = BOTH_MODES) -> NodeState:
-    ledger = Ledger()
-    ledger.set_node("n", offered, GIB_UNIT, modes)
-    for name, grant in zip("abc", grants, strict=False):
-        ledger.apply(held(name, "n", grant))
-    return ledger.nodes["n"]
 
 
 def written(node: NodeState, context: NodeContext = ALONE) -> Any:
@@ -62,7 +52,7 @@ def test_a_node_says_what_its_cards_can_give_and_who_holds_them() -> None:
         (0, 16, 6, 10),
         (1, 16, 0, 16),
     ]
-    assert document["pods"] == [{"uid": "uid-a", "ns": "default", "name": "a", "grants": [[0, 6, 0]]}]
+    assert document["pods"] == [{"uid": "uid-node-1-0", "ns": "default", "name": "node-1-0", "grants": [[0, 6, 0]]}]
 
 
 def test_what_only_claims_may_give_is_free_all_the_same() -> None:
@@ -101,9 +91,9 @@ def test_what_is_known_in_addition_to_the_ledger_is_added() -> None:
     context = NodeContext(
         NodeMetadata(NodePlace("n", {"zone": "a"}), unready=True, address="10.0.0.1"),
         "the inventory cannot be read",
-        {"uid-a": PodMetadata(labels={"app": "x"}, corrected="1->0", owner="Job j", ending=True)},
-        {"uid-a": "damaged"},
-        frozenset({"uid-a"}),
+        {"uid-node-1-0": PodMetadata(labels={"app": "x"}, corrected="1->0", owner="Job j", ending=True)},
+        {"uid-node-1-0": "damaged"},
+        frozenset({"uid-node-1-0"}),
     )
 
     document = written(node_of(cards(16), (0, 4)), context)

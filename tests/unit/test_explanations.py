@@ -10,28 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.core.assignments import Assignment, PodRef
-from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE, InventoryCard
+from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE
 from gcushare.core.explain.explanation import MAX_REMEDIES_TRIED, Explainer, Explanation
 from gcushare.core.explain.reason_text import summarise
 from gcushare.core.explain.verdicts import POSSIBLE, Verdict, evaluate
 from gcushare.core.fit_index import can_ever_fit
-from gcushare.core.ledger import Ledger
 from gcushare.core.node_rules import Obstacle
 from gcushare.core.nodes import NodeState
 from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.wire.documents.explain import RequestDocument, RulesDocument, explain_waiting
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, pod
-
-
-def node_of(
-    offered: Sequence[InventoryCard], *holders: tuple[int, int], modes: Sequence[str] = BOTH_MODES, name: str = "node-1"
-) -> NodeState:
-    """A node with these cards, and a pod for each (card index, units); the pods have the node's name and a number."""
-    ledger = Ledger()
-    ledger.set_node(name, offered, GIB_UNIT, modes)
-    for number, grant in enumerate(holders):
-        ledger.apply(held(f"{name}-{number}", name, grant))
-    return ledger.nodes[name]
+from tests.builders import asks, asks_whole, card, cards, held, node_of, pod
 
 
 def explain(
@@ -133,8 +121,7 @@ class TestPriority:
         """A node of one full card for each pod."""
         nodes = []
         for name, priority in priorities.items():
-            nodes.append(NodeState(f"node-{name}"))
-            nodes[-1].set_cards(cards(16), GIB_UNIT)
+            nodes.append(node_of(cards(16), name=f"node-{name}"))
             nodes[-1].add(important(held(name, f"node-{name}", (0, 16)), priority))
         return nodes
 

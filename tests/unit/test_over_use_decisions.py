@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gcushare.core.assignments import PodRef
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.over_use.eviction import CardReading, Offender, When, decide
+from gcushare.core.over_use.eviction import When, decide
 from gcushare.core.over_use.tracking import UNKNOWN_POLLS, OverUse, OverUseChangeKind, OverUseTracker, PolledUse
 from gcushare.core.units import GIB
 from gcushare.device_plugin.pods.store import PodStore
@@ -29,7 +28,7 @@ from gcushare.wire.annotations import (
     over_use_text,
     over_used_cards,
 )
-from tests.builders import TOLERANCE
+from tests.builders import TOLERANCE, offender, read_card
 from tests.extender_objects import a_pod, on_card
 
 MIB = GIB // 1024
@@ -177,22 +176,9 @@ def test_an_annotation_that_somebody_else_wrote_shows_nothing_and_breaks_nothing
 # Evictions
 
 
-def offender(name: str = "greedy", used: int = 8, priority: int = 0, card: int = 0) -> Offender:
-    figures = PolledUse(used * GIB, 4 * GIB)
-    return Offender(PodRef(f"uid-{name}", "default", name, priority=priority), card, figures)
-
-
-def card_of(*offenders: Offender, memory: int = 16, neighbour: tuple[int, int] = (2, 8), index: int = 0) -> CardReading:
-    """A card with these pods and one neighbour that uses some of its grant."""
-    used, granted = neighbour
-    figures = {each.pod.uid: each.figures for each in offenders} | {"n": PolledUse(used * GIB, granted * GIB)}
-    in_use = sum(each.used for each in figures.values())
-    return CardReading(index=index, memory=memory * GIB, in_use=in_use, unknown=0, figures=figures)
-
-
 def test_a_pod_over_its_grant_is_evicted_if_a_neighbours_grant_is_in_danger() -> None:
     greedy = offender(used=9)
-    found = decide([greedy], {0: card_of(greedy)}, When.DANGER)  # 11 of 16 in use, 6 granted and unused
+    found = decide([greedy], {0: read_card(greedy)}, When.DANGER)  # 11 of 16 in use, 6 granted and unused
     assert found.victim == greedy
     assert "9.00 GiB" in found.reason
     assert "short of 1.00 GiB" in found.reason
@@ -200,7 +186,7 @@ def test_a_pod_over_its_grant_is_evicted_if_a_neighbours_grant_is_in_danger() ->
 
 def test_without_danger_no_one_is_evicted_unless_the_admin_says_always() -> None:
     greedy = offender(used=8)
-    cards = {0: card_of(greedy)}  # 10 of 16 in use, 6 granted and unused: it is just enough
+    cards = {0: read_card(greedy)}  # 10 of 16 in use, 6 granted and unused: it is just enough
     found = decide([greedy], cards, When.DANGER)
     assert found.victim is None
     assert "still has what its pods were granted" in found.passed_over["default/greedy"]
@@ -209,13 +195,13 @@ def test_without_danger_no_one_is_evicted_unless_the_admin_says_always() -> None
 
 def test_what_is_promised_to_a_pod_that_comes_counts_as_a_neighbours_grant() -> None:
     greedy = offender(used=8)
-    card = replace(card_of(greedy), promised=GIB)
+    card = replace(read_card(greedy), promised=GIB)
     assert decide([greedy], {0: card}, When.DANGER).victim == greedy
 
 
 def test_the_worst_of_the_lowest_priority_is_first_and_alone() -> None:
     low, worse, high = offender("low", 6), offender("worse", 7), offender("high", 12, priority=1000)
-    cards = {0: card_of(low, worse, high, memory=32, neighbour=(0, 16))}
+    cards = {0: read_card(low, worse, high, memory=32, neighbour=(0, 16))}
     found = decide([high, low, worse], cards, When.DANGER)
     assert found.victim == worse
     assert set(found.passed_over) == {"default/low", "default/high"}
@@ -229,7 +215,7 @@ def test_the_worst_of_the_lowest_priority_is_first_and_alone() -> None:
 )  # fmt: skip
 def test_namespaces_and_pods_can_be_exempt(pattern: str, is_exempt: bool) -> None:
     greedy = offender(used=9)
-    found = decide([greedy], {0: card_of(greedy)}, When.DANGER, (pattern,))
+    found = decide([greedy], {0: read_card(greedy)}, When.DANGER, (pattern,))
     assert (found.victim is None) == is_exempt
     assert ("exempt" in found.passed_over.get("default/greedy", "")) == is_exempt
 
@@ -252,7 +238,7 @@ def test_namespaces_and_pods_can_be_exempt(pattern: str, is_exempt: bool) -> Non
 )
 def test_no_one_is_evicted_on_doubtful_figures(doubtful: Any, words: str, when: When) -> None:
     greedy = offender(used=9)
-    card = replace(card_of(greedy, memory=12, neighbour=(0, 8)), **doubtful)
+    card = replace(read_card(greedy, memory=12, neighbour=(0, 8)), **doubtful)
     found = decide([greedy], {0: card}, when)
     assert found.victim == (None if words else greedy)
     assert words in found.passed_over.get("default/greedy", "")
@@ -265,7 +251,7 @@ def test_of_a_card_that_was_not_seen_no_one_is_evicted() -> None:
 def test_while_an_offender_is_ending_whose_memory_suffices_no_one_else_of_the_card_is_evicted() -> None:
     ending, other = replace(offender("ending", 9), ending=True), offender("other", 9)
     elsewhere = offender("elsewhere", 12, card=1)
-    cards = {0: card_of(ending, other, memory=20), 1: card_of(elsewhere, index=1)}
+    cards = {0: read_card(ending, other, memory=20), 1: read_card(elsewhere, index=1)}
     found = decide([ending, other], cards, When.DANGER)
     assert found.victim is None
     assert "being deleted" in found.passed_over["default/other"]
@@ -274,7 +260,7 @@ def test_while_an_offender_is_ending_whose_memory_suffices_no_one_else_of_the_ca
 
 def test_an_offender_that_never_ends_keeps_no_one() -> None:
     stuck, other = replace(offender("stuck", 12), ending=True, is_overdue=True), offender("other", 9)
-    assert decide([stuck, other], {0: card_of(stuck, other)}, When.DANGER).victim == other
+    assert decide([stuck, other], {0: read_card(stuck, other)}, When.DANGER).victim == other
 
 
 @pytest.mark.parametrize(
@@ -302,7 +288,7 @@ def test_a_static_pod_and_one_that_was_refused_are_passed_over_for_the_next_wors
     static, refused, next_worst = (offender(name, used) for name, used in (("s", 12), ("r", 11), ("n", 9)))
     found = decide(
         [replace(static, is_static=True), replace(refused, refused_lately="refused a moment ago"), next_worst],
-        {0: card_of(static, refused, next_worst, memory=32)},
+        {0: read_card(static, refused, next_worst, memory=32)},
         When.DANGER,
     )
     assert found.victim == next_worst
@@ -311,21 +297,21 @@ def test_a_static_pod_and_one_that_was_refused_are_passed_over_for_the_next_wors
 
 def test_in_a_pause_no_one_is_evicted() -> None:
     greedy = offender(used=9)
-    found = decide([greedy], {0: card_of(greedy)}, When.DANGER, pausing="the next in 5s")
+    found = decide([greedy], {0: read_card(greedy)}, When.DANGER, pausing="the next in 5s")
     assert (found.victim, dict(found.passed_over)) == (None, {"default/greedy": "the next in 5s"})
 
 
 def test_a_pod_within_its_grant_is_never_chosen_for_the_shortage_that_another_makes() -> None:
     worst = replace(offender("worst", 14), refused_lately="a budget refuses")
     modest = offender("modest", 4)
-    assert decide([worst, modest], {0: card_of(worst, modest, neighbour=(0, 8))}, When.ALWAYS).victim is None
+    assert decide([worst, modest], {0: read_card(worst, modest, neighbour=(0, 8))}, When.ALWAYS).victim is None
 
 
 @pytest.mark.parametrize("when", list(When))
 def test_a_small_pod_that_is_being_deleted_protects_no_other_pod(when: When) -> None:
     """An author may delete one after the other."""
     worst, small = offender("worst", 14), replace(offender("small", 5), ending=True)
-    found = decide([worst, small], {0: replace(card_of(worst, small, neighbour=(0, 8)), memory=19 * GIB)}, when)
+    found = decide([worst, small], {0: replace(read_card(worst, small, neighbour=(0, 8)), memory=19 * GIB)}, when)
     assert found.victim == worst
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ class DriverRig(PluginRig):
         self.groups.make("kubepods")
         self.library, adapters = nvml_adapters()
         self.rules()
-        settings = {"memory_limit": MemoryLimit.DRIVER, "cgroup_dir": self.groups.root, **plugin}
+        folders = {"cgroup_dir": self.groups.root, "proc_root": FakeProc(folder / "proc", CONTAINER).root}
+        settings = {"memory_limit": MemoryLimit.DRIVER, **folders, **plugin}
         super().__init__(cards=(16, 16), plugin=settings, plugin_first=False, start_retry_s=0.2)
         self.adapters = adapters
 
@@ -150,9 +152,7 @@ async def test_cards_on_which_nothing_can_be_limited_take_no_new_pods(tmp_path: 
 
 
 async def test_where_the_admin_chose_pods_start_without_a_limit_and_are_marked(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc", CONTAINER)
-    unlimited = Fallback.UNLIMITED
-    async with DriverRig(tmp_path, limit_fallback=unlimited, pod_use=True, proc_root=proc.root) as rig:
+    async with DriverRig(tmp_path, limit_fallback=Fallback.UNLIMITED, pod_use=True) as rig:
         rig.rules(keeping=False)
         await rig.start()
         assert "615" in rig.problem("memoryLimit"), "the driver is older"
@@ -190,8 +190,7 @@ async def test_mps_stands_in_on_a_node_whose_driver_keeps_no_limits(tmp_path: Pa
 
 
 async def test_a_whole_card_gets_no_limit_and_the_others_are_closed(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc", CONTAINER)
-    async with DriverRig(tmp_path, mode=GrantMode.BOTH, pod_use=True, proc_root=proc.root) as rig:
+    async with DriverRig(tmp_path, mode=GrantMode.BOTH, pod_use=True) as rig:
         await rig.start()
         rig.bind_whole("whole", 1, "0")
         group = rig.make_group("whole")
@@ -236,8 +235,7 @@ async def test_a_reloaded_drivers_limits_are_set_again_and_a_false_mirror_moves_
 
 
 async def test_a_restarted_plugin_finds_every_pod_again_and_limits_what_it_missed(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc", CONTAINER)
-    async with DriverRig(tmp_path, pod_use=True, proc_root=proc.root, poll_interval=0.2) as rig:
+    async with DriverRig(tmp_path, pod_use=True, poll_interval=0.2) as rig:
         await rig.start()
         group = await rig.run_limited("pod", 4)
         await rig.end_program()
@@ -268,8 +266,7 @@ async def test_a_burst_takes_only_what_no_grant_needs_and_gives_it_back(rig: Dri
 
 
 async def test_use_per_pod_is_what_the_driver_counts_where_the_hosts_processes_are_hidden(tmp_path: Path) -> None:
-    proc = FakeProc(tmp_path / "proc", CONTAINER)
-    async with DriverRig(tmp_path, "misc", pod_use=True, proc_root=proc.root, mode=GrantMode.BOTH) as rig:
+    async with DriverRig(tmp_path, "misc", pod_use=True, mode=GrantMode.BOTH) as rig:
         await rig.start()
         group = rig.pod_with_group("pod", 4)
         rig.bind_whole("whole", 1, "1")
@@ -294,7 +291,8 @@ def used_by(rig: DriverRig | ClaimsRig, uid: str) -> Mapping[int, int]:
     return {} if found is None else found.by_pod.get(uid, {})
 
 
-def claims_rig(folder: Path) -> tuple[ClaimsRig, ControlGroups]:
+@asynccontextmanager
+async def claims_rig(folder: Path) -> AsyncIterator[tuple[ClaimsRig, ControlGroups]]:
     groups = ControlGroups(folder / "cgroup")
     groups.make("kubepods")
     library, adapters = nvml_adapters()
@@ -303,13 +301,13 @@ def claims_rig(folder: Path) -> tuple[ClaimsRig, ControlGroups]:
     limits: dict[str, Any] = {"memory_limit": MemoryLimit.DRIVER, "cgroup_dir": groups.root}
     rig = ClaimsRig(pod_use=True, proc_root=proc.root, **limits)
     rig.adapters = adapters
-    return rig, groups
+    async with rig:
+        await rig.start()
+        yield rig, groups
 
 
 async def test_a_claims_pod_is_limited_before_the_claim_is_prepared(tmp_path: Path) -> None:
-    rig, groups = claims_rig(tmp_path)
-    async with rig:
-        await rig.start()
+    async with claims_rig(tmp_path) as (rig, groups):
         uid = rig.run_pod("pod", "claim")
         claim = rig.allocate("claim", share("card-0", 4))
         rig.reserve(claim, ("pod", uid))
@@ -327,9 +325,7 @@ async def test_a_claims_pod_is_limited_before_the_claim_is_prepared(tmp_path: Pa
 
 
 async def test_pods_of_a_shared_claim_have_together_no_more_than_the_claim(tmp_path: Path) -> None:
-    rig, groups = claims_rig(tmp_path)
-    async with rig:
-        await rig.start()
+    async with claims_rig(tmp_path) as (rig, groups):
         first = rig.run_pod("first", "claim")
         first_group = groups.make(f"kubepods/pod{first}")
         claim = rig.allocate("claim", share("card-0", 4))
@@ -361,9 +357,7 @@ async def test_pods_of_a_shared_claim_have_together_no_more_than_the_claim(tmp_p
 
 async def test_a_false_mirror_that_shares_a_claim_moves_no_other_pods_limit(tmp_path: Path) -> None:
     """kube-controller-manager reserves a claim for every pod that names it and a node, also for one that never runs."""
-    rig, groups = claims_rig(tmp_path)
-    async with rig:
-        await rig.start()
+    async with claims_rig(tmp_path) as (rig, groups):
         victim, author = rig.run_pod("victim", "large"), rig.run_pod("author", "small")
         false = rig.run_pod("false", "small", annotations={MIRROR: "x", MACHINE_UID: victim})
         wanted = {groups.make(f"kubepods/pod{uid}"): gib * GIB for uid, gib in ((victim, 8), (author, 1))}

@@ -7,7 +7,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gcushare.core.cards import InventoryCard
 from gcushare.core.change_log import ChangeLog
 from gcushare.core.explain.reason_text import describe_shortage
 from gcushare.core.fit_index import FitIndex, Shape
@@ -25,12 +24,8 @@ def wants(request: CardRequest, *use: str) -> CardRequest:
 def mixed(*grants: tuple[int, int]) -> NodeState:
     """T4, A100, H200, A100 by index."""
     state = NodeState("n")
-    offered = [
-        card(0, 16, model="T4"),
-        card(1, 80, model="A100"),
-        card(2, 141, model="H200"),
-        card(3, 80, model="A100"),
-    ]
+    models = [("T4", 16), ("A100", 80), ("H200", 141), ("A100", 80)]
+    offered = [card(index, units, model=model) for index, (model, units) in enumerate(models)]
     state.set_cards(offered, GIB_UNIT, ("memory", "whole"))
     for number, grant in enumerate(grants):
         state.add(held(f"p{number}", "n", grant))
@@ -40,10 +35,6 @@ def mixed(*grants: tuple[int, int]) -> NodeState:
 def chosen(state: NodeState, request: CardRequest, policy: str = "binpack") -> list[int] | None:
     found = choose_cards(state, request, POLICIES[policy].rank_card)
     return None if found is None else [each.index for each in found]
-
-
-def replace_uuid(old: InventoryCard, uuid: str) -> InventoryCard:
-    return msgspec.structs.replace(old, uuid=uuid)
 
 
 @pytest.mark.parametrize("policy", ["binpack", "spread"])
@@ -72,7 +63,8 @@ def test_a_list_of_indexes_or_uuids_has_no_order() -> None:
     assert not CardSelection(("3", "1")).is_ordered
     assert chosen(state, wants(asks(4), "3", "1")) == [1]
     uuids = [f"GPU-{number}8a3b11c-0d4e-4f00-8000-00000000000{number}" for number in range(4)]
-    state.set_cards([replace_uuid(c, uuids[c.index]) for c in state.present_cards], GIB_UNIT, ("memory",))
+    renamed = [msgspec.structs.replace(c, uuid=uuids[c.index]) for c in state.present_cards]
+    state.set_cards(renamed, GIB_UNIT, ("memory",))
     assert chosen(state, wants(asks(4), uuids[3], uuids[1])) == [1]
     assert chosen(state, wants(asks(4), uuids[3], "1")) == [1]
 

@@ -60,26 +60,26 @@ class Desk(PlayedApi):
         return Review(status=ReviewStatus(allowed=asked["user"] in self.allowed))
 
 
-def desk() -> Desk:
-    return Desk({"t-jane": "jane", "t-mallory": "mallory"}, frozenset({"jane"}))
-
-
 def asking(token: str | None) -> web.Request:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     return make_mocked_request("GET", "/dashboard/api/cluster", headers=headers)
 
 
+def begin() -> tuple[Desk, ManualClock, TokenGuard]:
+    """A guard that no one has asked yet."""
+    reviews, clock = Desk({"t-jane": "jane", "t-mallory": "mallory"}, frozenset({"jane"})), ManualClock(100.0)
+    return reviews, clock, TokenGuard(reviews.client, clock=clock)
+
+
 async def jane_is_in() -> tuple[Desk, ManualClock, TokenGuard]:
     """A guard that has let Jane in."""
-    reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews.client, clock=clock)
+    reviews, clock, guard = begin()
     await guard.admit(asking("t-jane"))
     return reviews, clock, guard
 
 
 async def test_a_user_with_the_right_is_let_in_and_asked_about_once() -> None:
-    reviews = desk()
-    guard = TokenGuard(reviews.client, clock=ManualClock(0.0))
+    reviews, _, guard = begin()
     await asyncio.gather(*(guard.admit(asking("t-jane")) for _ in range(20)))
     await guard.admit(asking("t-jane"))
 
@@ -136,8 +136,7 @@ async def test_no_one_waits_for_a_renewal_that_another_request_asks_for() -> Non
 
 
 async def test_a_role_that_was_granted_works_soon() -> None:
-    reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews.client, clock=clock)
+    reviews, clock, guard = begin()
     with pytest.raises(ForbiddenError):
         await guard.admit(asking("t-mallory"))
     reviews.allowed = frozenset({"mallory"})
@@ -149,16 +148,16 @@ async def test_a_role_that_was_granted_works_soon() -> None:
 @pytest.mark.parametrize("header", [None, "", "Basic amFuZTpq", "Bearer", "Bearer   ", f"Bearer {'x' * 20_000}"])
 async def test_a_request_without_a_token_is_informed_that_one_is_needed_and_no_one_is_asked(header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
-    request, reviews = make_mocked_request("GET", "/", headers=headers), desk()
+    reviews, _, guard = begin()
 
     with pytest.raises(web.HTTPUnauthorized) as caught:
-        await TokenGuard(reviews.client, clock=ManualClock(0.0)).admit(request)
+        await guard.admit(make_mocked_request("GET", "/", headers=headers))
     assert caught.value.headers["WWW-Authenticate"].startswith("Bearer")
     assert reviews.asked == []
 
 
 async def test_a_token_that_no_one_knows_is_unauthorized_and_one_without_rights_is_forbidden() -> None:
-    guard = TokenGuard(desk().client, clock=ManualClock(0.0))
+    _, _, guard = begin()
 
     with pytest.raises(web.HTTPUnauthorized, match="Unauthorized"):
         await guard.admit(asking("made-up"))
@@ -178,8 +177,7 @@ async def tell(guard: TokenGuard, token: str) -> str:
 
 
 async def test_strangers_spend_little_of_the_api_servers_time() -> None:
-    reviews, clock = desk(), ManualClock(100.0)
-    guard = TokenGuard(reviews.client, clock=clock)
+    reviews, clock, guard = begin()
     reported = [await tell(guard, f"made-up-{number}") for number in range(50)]
 
     assert reported == ["unknown"] * UNKNOWN_BURST + ["later"] * (50 - UNKNOWN_BURST)
@@ -201,16 +199,15 @@ async def test_a_reader_stays_in_whatever_strangers_do() -> None:
 
 
 async def test_an_extender_without_the_rights_to_ask_says_which_it_needs() -> None:
-    reviews = desk()
+    reviews, _, guard = begin()
     reviews.failure = ForbiddenError("tokenreviews is forbidden")
 
     with pytest.raises(RetryableError, match="system:auth-delegator"):
-        await TokenGuard(reviews.client, clock=ManualClock(0.0)).admit(asking("t-jane"))
+        await guard.admit(asking("t-jane"))
 
 
 async def test_an_api_server_that_is_away_is_no_refusal_and_is_asked_again() -> None:
-    reviews = desk()
-    guard = TokenGuard(reviews.client, clock=ManualClock(0.0))
+    reviews, _, guard = begin()
     reviews.failure = RetryableError("no answer in time")
     with pytest.raises(RetryableError, match="no answer in time"):
         await guard.admit(asking("t-jane"))
@@ -220,16 +217,10 @@ async def test_an_api_server_that_is_away_is_no_refusal_and_is_asked_again() -> 
 
 
 async def test_the_api_server_is_told_all_that_it_said_of_a_user() -> None:
-    reviews = desk()
+    reviews, _, guard = begin()
     reviews.user = UserInfo(uid="u1", groups=("dev",), extra={"scopes": ("a",)})
-    await TokenGuard(reviews.client, clock=ManualClock(0.0)).admit(asking("t-jane"))
+    await guard.admit(asking("t-jane"))
 
-    assert reviews.access_asked == [
-        {
-            "user": "jane",
-            "uid": "u1",
-            "groups": ["dev"],
-            "extra": {"scopes": ["a"]},
-            "nonResourceAttributes": {"verb": "get", "path": "/gcushare/dashboard"},
-        }
-    ]
+    said = {"user": "jane", "uid": "u1", "groups": ["dev"], "extra": {"scopes": ["a"]}}
+    path = {"verb": "get", "path": "/gcushare/dashboard"}
+    assert reviews.access_asked == [said | {"nonResourceAttributes": path}]

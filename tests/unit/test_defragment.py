@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from gcushare.cli.defragment.defragment import find_movable
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
-from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure, InventoryCard
+from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE, Closure
 from gcushare.core.errors import Refused
 from gcushare.core.ledger import Ledger
 from gcushare.core.packing.defragment import RoomPlan, copy_ledger, plan_room, prove
 from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.vendors import ALIYUN
 from gcushare.wire.objects import Container, ObjectMeta, OwnerReference, Pod, PodSpec, ResourceRequirements
-from tests.builders import WEB
+from tests.builders import WEB, cards
 
 SIZE = 16
 
@@ -25,12 +25,9 @@ SIZE = 16
 def ledger_of(*nodes: tuple[tuple[int, ...], ...]) -> tuple[Ledger, dict[str, CardRequest]]:
     """Nodes of cards of pods with so many units; every pod may be moved."""
     ledger, movable = Ledger(), {}
-    for number, cards in enumerate(nodes):
-        offered = [
-            InventoryCard(index=index, uuid=f"u-{index}", memory_bytes=0, units=SIZE) for index in range(len(cards))
-        ]
-        ledger.set_node(f"n-{number}", offered, None)
-        for index, pods in enumerate(cards):
+    for number, held in enumerate(nodes):
+        ledger.set_node(f"n-{number}", cards(*[SIZE] * len(held)), None)
+        for index, pods in enumerate(held):
             for position, units in enumerate(pods):
                 uid = f"{number}/{index}/{position}"
                 grants = (CardGrant(index, units),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,10 +42,11 @@ def test_flags_are_read_as_go_and_we_write_them(words: tuple[str, ...], value: s
     assert flag_of(words, "vendor") == value
 
 
-def a_pod(image: str = "i", command: list[str] | None = None, *args: str, phase: str = "Running") -> SeenPod:
-    container = {"name": "c", "image": image, "command": command or [], "args": args}
-    document = {"metadata": {"name": "p"}, "spec": {"containers": [container]}, "status": {"phase": phase}}
-    return msgspec.convert(document, SeenPod)
+def a_pod(
+    image: str = "i", command: list[str] | None = None, *args: str, phase: str = "Running", node: str = "n"
+) -> SeenPod:
+    spec = {"containers": [{"name": "c", "image": image, "command": command or [], "args": args}], "nodeName": node}
+    return msgspec.convert({"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}}, SeenPod)
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,9 @@ OLDER = "nvmlDeviceGetMemoryLimits_v1 failed: the driver keeps no memory limits 
 
 
 def plugin(node: str, driver: str, problem: str, *flags: str) -> PluginFacts:
-    container = {"name": "c", "image": "i", "command": ["gcushare-device-plugin"], "args": list(flags)}
-    document = {"metadata": {"name": node}, "spec": {"containers": [container], "nodeName": node}}
-    said = json.loads(status(driver=driver, problems={"memoryLimit": problem} if problem else {}))
-    return PluginFacts(
-        pod=msgspec.convert(document, SeenPod), vendor=ALIYUN, status=PLUGIN_STATUS.read(json.dumps(said).encode())
-    )
+    pod = a_pod("i", ["gcushare-device-plugin"], *flags, node=node)
+    said = status(driver=driver, problems={"memoryLimit": problem} if problem else {})
+    return PluginFacts(pod=pod, vendor=ALIYUN, status=PLUGIN_STATUS.read(said.encode()))
 
 
 DRIVER = "--memory-limit=driver"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -119,23 +121,23 @@ def test_a_sick_card_leaves_the_others_untouched() -> None:
     assert health_of(roster) == {0: Health.HEALTHY, 1: Health.UNHEALTHY}
 
 
-def test_another_uuid_at_the_same_index_is_a_replaced_card_with_a_clean_record() -> None:
+@pytest.mark.parametrize(
+    ("other", "kind", "was", "health"),
+    [
+        ({"uuid": "new"}, CardChangeKind.REPLACED, "a", Health.HEALTHY),
+        ({"memory_bytes": 24 * GIB}, CardChangeKind.ALTERED, f"memory_bytes was {16 * GIB}", Health.UNHEALTHY),
+    ],
+    ids=["replaced, with a clean record", "altered, as healthy as before"],
+)
+def test_a_card_of_another_uuid_or_size_at_the_same_index_is_another_one(
+    other: dict[str, Any], kind: CardChangeKind, was: str, health: Health
+) -> None:
     roster = roster_of(FIRST)
     roster.record_reading(FIRST, LOST, 5.0)
-    new = msgspec.structs.replace(FIRST, uuid="new")
-    assert roster.update_list(report(new), 10.0) == [CardChange(CardChangeKind.REPLACED, new, "a")]
-    assert roster.record_reading(FIRST, LOST, 11.0) == [], "a late one, of the card that is gone"
-    assert health_of(roster) == {0: Health.HEALTHY}
-
-
-def test_a_card_of_another_size_is_altered_and_keeps_its_health() -> None:
-    roster = roster_of(FIRST)
-    roster.record_reading(FIRST, LOST, 5.0)
-    grown = msgspec.structs.replace(FIRST, memory_bytes=24 * GIB)
-    assert roster.update_list(report(grown), 10.0) == [
-        CardChange(CardChangeKind.ALTERED, grown, f"memory_bytes was {16 * GIB}")
-    ]
-    assert health_of(roster) == {0: Health.UNHEALTHY}
+    new = msgspec.structs.replace(FIRST, **other)
+    assert roster.update_list(report(new), 10.0) == [CardChange(kind, new, was)]
+    assert roster.record_reading(FIRST, LOST, 11.0) == [], "of the card that is gone, or no news"
+    assert health_of(roster) == {0: health}
 
 
 def test_a_card_that_is_no_longer_listed_is_lost_once_and_stays_unhealthy() -> None:

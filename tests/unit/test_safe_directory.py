@@ -39,18 +39,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("mode", [0o775, 0o757, 0o2775, 0o1777], ids=oct)
-def test_nothing_is_written_if_others_can_write(folder: Path, way: Way, mode: int) -> None:
-    folder.chmod(mode)
-    with pytest.raises(UnsafePathError, match=f"can be written by others \\(mode {mode:04o}.*chmod go-w"):
-        way(folder, "f")
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_written_below_a_directory_that_others_can_write(folder: Path, way: Way) -> None:
-    folder.parent.chmod(0o775)
-    with pytest.raises(UnsafePathError, match="above' can be written by others"):
+@pytest.mark.parametrize(
+    ("where", "mode"),
+    [*(("folder", mode) for mode in (0o775, 0o757, 0o2775, 0o1777)), ("above", 0o775)],
+    ids=lambda value: value if isinstance(value, str) else oct(value),
+)
+def test_nothing_is_written_in_or_below_a_directory_that_others_can_write(
+    folder: Path, way: Way, where: str, mode: int
+) -> None:
+    (folder if where == "folder" else folder.parent).chmod(mode)
+    with pytest.raises(UnsafePathError, match=f"{where}' can be written by others \\(mode {mode:04o}.*chmod go-w"):
         way(folder, "f")
     assert list(folder.iterdir()) == []
 

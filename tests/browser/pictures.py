@@ -54,23 +54,12 @@ def waiting_pods(now: datetime) -> Iterator[Pod]:
     names = ("llm-serve-0", "finetune-9", "batch-eval-3", "detect-11", "llm-70b-0")
     spaces = ("nlp-training", "vision", "recsys", "robotics", "nlp-training")
     for place, (name, size, space) in enumerate(zip(names, sizes, spaces, strict=True)):
-        created = now - timedelta(minutes=47 - 9 * place)
-        document = pod_document(
-            name,
-            size,
-            namespace=space,
-            uid=f"waiting-{place}",
-            creationTimestamp=created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            labels={"app": name.rpartition("-")[0]},
-        )
-        document["status"]["conditions"] = [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "Unschedulable",
-                "message": "0/36 nodes are available: 36 insufficient GCU Memory in one gcu device.",
-            }
-        ]
+        created = f"{now - timedelta(minutes=47 - 9 * place):%Y-%m-%dT%H:%M:%SZ}"
+        uid, labels = f"waiting-{place}", {"app": name.rpartition("-")[0]}
+        document = pod_document(name, size, namespace=space, uid=uid, creationTimestamp=created, labels=labels)
+        message = "0/36 nodes are available: 36 insufficient GCU Memory in one gcu device."
+        refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        document["status"]["conditions"] = [refused]
         yield msgspec.convert(document, Pod)
 
 

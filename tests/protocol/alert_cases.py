@@ -162,16 +162,14 @@ def _of_card(name: str) -> str:
 
 
 _REGISTERED = f'gcushare_plugin_registered{{{_NODE},resource="{_RESOURCE}"}}'
+_HEALTHY = _of_card("healthy")
 _UNITS = {_of_card("units"): "16x90"}
+_OFFERED = _UNITS | {_REGISTERED: _ONE}
+_OF_DRIVER = {"vendor": "enflame", "node": "node-1"}
 _EVICTIONS = f"gcushare_plugin_over_use_evictions_total{{{_NODE},outcome="
 
 _NODES = (
-    Case(
-        alert="GcushareNodeOffersNoUnits",
-        fires=_UNITS | {_REGISTERED: _ONE, _of_card("healthy"): _ZERO},
-        quiet=_UNITS | {_REGISTERED: _ONE, _of_card("healthy"): _ONE},
-        labels={"vendor": "enflame", "node": "node-1"},
-    ),
+    Case("GcushareNodeOffersNoUnits", _OF_DRIVER, _OFFERED | {_HEALTHY: _ZERO}, _OFFERED | {_HEALTHY: _ONE}),
     Case(
         alert="GcusharePluginNotRegistered",
         # The list is refused: each third look falls into a moment in which it is read. A kubelet's restart is brief.
@@ -179,7 +177,7 @@ _NODES = (
         quiet=_UNITS | {_REGISTERED: "1x57 0x1 1x30"},
         labels=_OF_NODE | {"resource": _RESOURCE},
     ),
-    _one("GcushareCardSick", _of_card("healthy"), _OF_CARD, _ZERO, _ONE),
+    _one("GcushareCardSick", _HEALTHY, _OF_CARD, _ZERO, _ONE),
     Case(
         alert="GcushareCardUsesMoreThanGranted",
         fires=_use(10.5),
@@ -200,7 +198,7 @@ _NODES = (
         alert="GcushareEvictionsFail",
         fires={f'{_EVICTIONS}"refused"}}': "0+1x90"},
         quiet={f'{_EVICTIONS}"refused"}}': "5x90", f'{_EVICTIONS}"evicted"}}': "0+1x90"},
-        labels={"vendor": "enflame", "node": "node-1"},
+        labels=_OF_DRIVER,
         value="60",
     ),
     # Refused for good, tried again every three minutes; and a hiccup.
@@ -215,7 +213,7 @@ _NODES = (
     _one(
         "GcushareAllocationsRefused",
         f'gcushare_plugin_failed_calls_total{{{_NODE},call="Allocate"}}',
-        {"vendor": "enflame", "node": "node-1", "call": "Allocate"},
+        _OF_DRIVER | {"call": "Allocate"},
         "0x55 8x35",
         "8x90",
     ),
@@ -248,7 +246,6 @@ _CERTIFICATES = (
 )
 
 _DRIVER = f'{_PLUGIN},node="node-1",vendor="enflame"'
-_OF_DRIVER = {"vendor": "enflame", "node": "node-1"}
 _WRITES = f'gcushare_claims_write_failures_total{{{_EXTENDER},what="template"}}'
 
 _CLAIMS = (

@@ -212,24 +212,15 @@ def test_explain_and_the_page_say_the_limit() -> None:
 def test_top_shows_the_limit_and_calls_a_burst_within_it_no_over_use() -> None:
     limits, uses = {"above": "8", "burst": "12", "noted": "8"}, {"above": 9, "burst": 10, "noted": 6}
     known = ClusterSnapshot(ENFLAME)
+    bound = {"node": "n1", "record": on_card(0, 4)}
     known.count(
-        [a_node("n1", 16)],
-        [
-            a_pod(name, 4, node="n1", record=on_card(0, 4), annotations={MEMORY_LIMIT: each})
-            for name, each in limits.items()
-        ],
+        [a_node("n1", 16)], [a_pod(name, annotations={MEMORY_LIMIT: each}, **bound) for name, each in limits.items()]
     )
-    over = {0: PodOverUse(used_bytes=6 * GIB, granted_bytes=4 * GIB, peak_bytes=6 * GIB, since="2026-11-22T02:53:08Z")}
-    uids = {each.pod.name: each.pod.uid for each in known.ledger.assignments()}
+    over = PodOverUse(used_bytes=6 * GIB, granted_bytes=4 * GIB, peak_bytes=6 * GIB, since="2026-11-22T02:53:08Z")
+    noted = {"noted": {0: over}}
     pods = tuple(
-        pod(
-            f"default/{name}",
-            {0: 4},
-            uid=uids[name],
-            used_by_card={0: size * GIB},
-            over_use=over if name == "noted" else {},
-        )
-        for name, size in uses.items()
+        pod(f"default/{name}", {0: 4}, uid=f"uid-{name}", used_by_card={0: gib * GIB}, over_use=noted.get(name, {}))
+        for name, gib in uses.items()
     )
     views = {"n1": view_status(status(card(0, use=use(15)), pods=pods, node="n1"), "plugin.example", {})}
     summary = summarise(known)

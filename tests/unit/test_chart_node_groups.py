@@ -138,7 +138,6 @@ def test_a_wrong_group_is_refused_by_its_name(values: str, why: str) -> None:
 
 
 def test_the_clean_up_of_a_release_leaves_the_nodes_of_another_alone() -> None:
-    (container,) = one(render(PLUGIN_CHART, values=VALUES), "Job", f"{DEVICE_PLUGIN}-cleanup")["spec"]["template"][
-        "spec"
-    ]["containers"]
+    job = one(render(PLUGIN_CHART, values=VALUES), "Job", f"{DEVICE_PLUGIN}-cleanup")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
     assert "--nodes=pool=shared" in container["args"]

@@ -269,12 +269,8 @@ def test_an_upgrade_that_cannot_look_into_a_cluster_renders_as_an_installation(m
 
 
 def test_a_cluster_has_one_unit_whatever_value_says_it() -> None:
-    for sets in (
-        {"memoryUnit": "MiB"},
-        {"claims.memoryUnit": "MiB"},
-        {"memoryUnit": "MiB", "claims.memoryUnit": "MiB"},
-    ):
-        text = attempt(EXTENDER_CHART, sets=sets | {"claims.enabled": "true"}).stdout
+    for values in (("memoryUnit",), ("claims.memoryUnit",), ("memoryUnit", "claims.memoryUnit")):
+        text = attempt(EXTENDER_CHART, sets=dict.fromkeys(values, "MiB") | {"claims.enabled": "true"}).stdout
         assert "--memory-unit=MiB" in text
         assert "'gcushare.io/memory-unit': ['MiB']" in text, "a claim keeps no other unit than that of all"
     assert "--memory-unit" not in attempt(EXTENDER_CHART).stdout

@@ -13,8 +13,8 @@ import yaml  # type: ignore[import-untyped]  # its C reader is ten times as fast
 
 from gcushare.cli.support_bundle.cut_objects import (
     EVENT,
+    slim_counted,
     slim_event,
-    slim_node,
     slim_pod,
     slim_words,
 )
@@ -57,7 +57,7 @@ def slim_our_pod(pod: Document) -> Document:
 
 
 def slim_any_node(node: Document) -> Document:
-    return slim_node(SEEN_NODE.read(json.dumps(node).encode()))
+    return slim_counted(SEEN_NODE.read(json.dumps(node).encode()))
 
 
 def slim_any_event(event: Document) -> Document:

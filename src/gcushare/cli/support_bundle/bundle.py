@@ -107,7 +107,7 @@ class Collector:
         slim = [cut_objects.slim_pod(pod, is_ours=pod.metadata.uid in ours) for pod in facts.pods]
         self._add_items(files[Area.PODS], slim, "pods that ask for cards, carry records or run our programs")
         self.reader.progress("collecting objects")
-        self._add_items(files[Area.NODES], [cut_objects.slim_node(node) for node in facts.nodes], "nodes")
+        self._add_items(files[Area.NODES], [cut_objects.slim_counted(node) for node in facts.nodes], "nodes")
         await self._add_events()
 
         plugins = [

@@ -137,11 +137,6 @@ _COMMAND_WORDS = frozenset(
 )
 
 
-def slim_node(node: ReportingNode) -> JsonObject:
-    """A node: our labels, taints, resources, conditions, versions."""
-    return _counted(node)
-
-
 def slim_event(event: BundleEvent) -> JsonObject:
     """An Event without its message, and without its own name, which says nothing."""
     slim: JsonObject = _cut(msgspec.to_builtins(event))
@@ -150,7 +145,7 @@ def slim_event(event: BundleEvent) -> JsonObject:
 
 def slim_pod(pod: SeenPod, *, is_ours: bool) -> JsonObject:
     """A pod; settings only of our own programs."""
-    slim = _counted(pod)
+    slim = slim_counted(pod)
     for part, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
         for shown, container in zip(slim["spec"].get(part, ()), containers, strict=False):
             if is_ours:
@@ -187,7 +182,7 @@ def _is_kept(word: str, before: str) -> bool:
     return word.rpartition("/")[2] in _COMMAND_WORDS
 
 
-def _counted(found: ReportingNode | SeenPod) -> JsonObject:
+def slim_counted(found: ReportingNode | SeenPod) -> JsonObject:
     """Cut an object, and add how many labels and annotations were removed; their existence explains much."""
     slim: JsonObject = _cut(msgspec.to_builtins(found))
     meta = slim.setdefault("metadata", {})

@@ -222,11 +222,10 @@ class PodStore(PodHoldings):
         closed = [self.gone.cards(whole=is_whole) for is_whole in (False, True)]
         known = self._names().keys() | self.ended.keys() | self.gone.uids
         for (uid, is_whole), cards in checkpoint.cards_of_pods().items():
-            if uid in known or "-" not in uid:
-                continue
-            if cards <= closed[is_whole]:
+            is_unknown = uid not in known and "-" in uid
+            if is_unknown and cards <= closed[is_whole]:
                 self.ended[uid] = None  # The plugin before had closed them: their time does not begin again.
-            else:
+            elif is_unknown:
                 self.gone.add(PodRef(uid, "uid", uid), cards, is_whole=is_whole, grace_s=self._longest_wait_s)
 
     def find_unrecorded(self, now_s: float) -> None:

@@ -117,8 +117,7 @@ class PreemptService:
         closed = state.nominations.closed_to(request)
         for name in state.indexes.get(request.shape).fitting:
             place = None if name in proposals else places.get(name)
-            is_possible = name in asked or (place is not None and request.rules.find_obstacle(place) is None)
-            if is_possible and name not in closed:
+            if name not in closed and (name in asked or (place and not request.rules.find_obstacle(place))):
                 return name
         return None
 

@@ -76,7 +76,7 @@ class ReferencePlugin:
     async def serve(self) -> None:
         server = grpc.aio.server(options=(("grpc.max_receive_message_length", -1),))
         server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(services.DEVICE_PLUGIN_SERVICE, self._handlers()),)
+            (grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", self._handlers()),)
         )
         server.add_insecure_port(f"unix:{self._directory / self._socket}")
         await server.start()

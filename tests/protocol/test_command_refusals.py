@@ -94,7 +94,7 @@ async def test_another_program_at_the_address_is_named_with_what_to_check(
         assert (answer.code, answer.out) == (1, ""), name
         assert f"; the address {address} is from {rig.folder / 'elsewhere'}" in answer.err, name
         assert ("a web page, 'Sign in'" in answer.err) == (body is WEB_PAGE), name
-        assert answer.err.count("\nhint: check the server's address in the kubeconfig") == 1, name
+        assert answer.err.count("\nhint: check the server's address and proxy-url in the kubeconfig") == 1, name
 
 
 def kubeconfig(rig: DoctorRig, address: str) -> str:

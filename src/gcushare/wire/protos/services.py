@@ -17,7 +17,6 @@ UNHEALTHY: Final = "Unhealthy"
 REGISTRATION_SERVICE: Final = "v1beta1.Registration"
 REGISTER: Final = "/v1beta1.Registration/Register"
 
-DEVICE_PLUGIN_SERVICE: Final = "v1beta1.DevicePlugin"
 GET_DEVICE_PLUGIN_OPTIONS: Final = "/v1beta1.DevicePlugin/GetDevicePluginOptions"
 LIST_AND_WATCH: Final = "/v1beta1.DevicePlugin/ListAndWatch"
 GET_PREFERRED_ALLOCATION: Final = "/v1beta1.DevicePlugin/GetPreferredAllocation"

@@ -67,10 +67,6 @@ CARD_POLICIES = tuple(name for name in POLICIES if name != EXPECTED_FILL)
 """Those that a fixed order of cards can express: what a request's loss is depends on the request."""
 
 
-def _auto_units(vendor: Vendor) -> str:
-    return f"{', '.join(vendor.auto_units)} for {vendor.name}"
-
-
 @settings
 class CardSettings(node_settings.CardSourceSettings):
     """Cards."""
@@ -87,8 +83,8 @@ class CardSettings(node_settings.CardSourceSettings):
         f"{', '.join(f'{vendor.default_unit} for {vendor.name}' for vendor in VENDORS)}, where 1 is a GB; auto takes "
         "the finest whose units fit into one message to the kubelet (--kubelet-message-limit), and for a kubelet from "
         "1.36 on are at most 10,000 or the fewest, of "
-        f"{' and '.join(map(_auto_units, VENDORS))}. Of a claim it is the step of amounts, and auto "
-        "the finest.",
+        f"{' and '.join(', '.join(each.auto_units) + ' for ' + each.name for each in VENDORS)}. "
+        "Of a claim it is the step of amounts, and auto the finest.",
     )
     card_count: CardCount = choice_setting(
         CardCount.AUTO,

@@ -80,7 +80,11 @@ async def test_a_static_pods_containers_share_a_card_that_the_node_names(start_n
             return
         ids = [each for (of, _), held in (await listed_ids(side)).items() if of == name for each in held]
         cards = cards_of_ids(ids)
-        assert published() == {key: dict(cards)}, f"the kubelet gave it {cards}"
+
+        async def differs() -> str:
+            return "" if published() == {key: dict(cards)} else f"the Node names {published()}"
+
+        await until(differs, f"the kubelet gave it {cards}", deadline_s=10)
         assert ENFLAME.record.card_index not in mirror()["metadata"]["annotations"]
         assert len(cards) in {1, pod.cards}, f"the kubelet gave it {cards}"
     finally:

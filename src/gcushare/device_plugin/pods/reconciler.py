@@ -152,7 +152,7 @@ class AllocationReconciler:
             self.store.close_unknown(allocations)
             return
         asked = {*missing, *self.store.hidden_in(allocations)}
-        if asked or (self.store.is_listed and not self.store.is_compared):
+        if asked or self.store.is_to_compare:
             try:
                 checkpoint = await self.source.fetch_checkpoint()
             except DeviceError as error:

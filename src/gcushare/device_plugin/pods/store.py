@@ -210,13 +210,18 @@ class PodStore(PodHoldings):
         for ref in self.gone.end(shown, now_s, wall_s=wall_s, running=running):
             self._end(ref)
 
+    @property
+    def is_to_compare(self) -> bool:
+        """Whether a checkpoint has yet to be compared with the pods, see ``close_unknown``, and can be."""
+        return not (self.is_compared or self._pending) and self.is_listed and self.gone.has_former
+
     def close_unknown(self, checkpoint: KubeletAllocations) -> None:
         """Keep the cards of pods closed that a checkpoint names, and that were gone when the pods were first listed.
 
         The kubelet names pods that have ended until it admits the next one, and on a full node none may come. Or such a
         pod was deleted by force and still runs. Not a static pod, whose uid is no UUID: it runs without its mirror too.
         """
-        if self.is_compared or not (self.is_listed and self.gone.has_former) or self._pending:
+        if not self.is_to_compare:
             return
         self.is_compared = True
         closed = [self.gone.cards(whole=is_whole) for is_whole in (False, True)]

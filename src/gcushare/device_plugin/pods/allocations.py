@@ -97,7 +97,7 @@ class KubeletAllocations:
                 key = pod if is_own and container not in kind.get(pod, {}) else pod + ANOTHER
                 kind[key] = {**kind.get(key, {}), container: counts}
         if pod + ANOTHER in self.memory:
-            self._held[pod + ANOTHER] = [*self._held.get(pod, ()), *self._held.get(pod + ANOTHER, ())]
+            self._held[pod + ANOTHER] = [*self._held.pop(pod, ()), *self._held.get(pod + ANOTHER, ())]
 
     def add_missing(self, other: KubeletAllocations, pods: Iterable[str]) -> None:
         """Add what another source shows under these keys, if this one shows nothing under them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
@@ -117,17 +118,21 @@ async def test_a_picture_that_grows_old_says_so(rig: PageRig, tab: Tab) -> None:
 
 @pytest.mark.parametrize("tab_may_complain", [True], indirect=True)
 async def test_an_extender_that_comes_back_is_found_again(tab: Tab) -> None:
-    async with PageRig() as first:
-        first.see(a_node("node-1", 16))
-        port = first.server.port
-        await show_live(tab, first.url)
-    await tab.until("document.querySelector('#state').dataset.state === 'reconnecting'")
-    assert await tab.text("#shown") == "1 node · 1 card · 0 pods"
+    with socket.socket() as holder:
+        # Silent, so that no one else on this machine gets the port while the first extender is gone.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        async with PageRig(port=port) as first:
+            first.see(a_node("node-1", 16))
+            await show_live(tab, first.url)
+        await tab.until("document.querySelector('#state').dataset.state === 'reconnecting'")
+        assert await tab.text("#shown") == "1 node · 1 card · 0 pods"
 
-    async with PageRig(port=port) as second:
-        second.see(a_node("node-1", 16), a_node("node-2", 16))
-        await tab.until_text("#shown", "2 nodes · 2 cards · 0 pods")
-        await tab.until("document.querySelector('#state').dataset.state === 'live'")
+        async with PageRig(port=port) as second:
+            second.see(a_node("node-1", 16), a_node("node-2", 16))
+            await tab.until_text("#shown", "2 nodes · 2 cards · 0 pods")
+            await tab.until("document.querySelector('#state').dataset.state === 'live'")
 
 
 async def test_a_pod_that_is_opened_before_the_list_asked_about_it_is_explained(

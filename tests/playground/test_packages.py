@@ -223,21 +223,25 @@ needs_registry = pytest.mark.skipif(
 @pytest.fixture
 def registry(tmp_path: Path) -> Iterator[str]:
     """An empty registry that speaks HTTP."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    config = tmp_path / "registry.json"
-    storage = {"filesystem": {"rootdirectory": str(tmp_path / "registry")}}
-    config.write_text(json.dumps({"version": 0.1, "storage": storage, "http": {"addr": address}}))
-    with subprocess.Popen([REGISTRY, "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            deadline = time.monotonic() + 30
-            while not is_served(address):
-                assert process.poll() is None, "docker-registry ended"
-                assert time.monotonic() < deadline, "docker-registry does not answer"
-            yield address
-        finally:
-            process.terminate()
+    with socket.socket() as holder:
+        # Silent, so that no one else on this machine gets the port before the registry listens.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{holder.getsockname()[1]}"
+        config = tmp_path / "registry.json"
+        storage = {"filesystem": {"rootdirectory": str(tmp_path / "registry")}}
+        config.write_text(json.dumps({"version": 0.1, "storage": storage, "http": {"addr": address}}))
+        with subprocess.Popen(
+            [REGISTRY, "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
+            try:
+                deadline = time.monotonic() + 30
+                while not is_served(address):
+                    assert process.poll() is None, "docker-registry ended"
+                    assert time.monotonic() < deadline, "docker-registry does not answer"
+                yield address
+            finally:
+                process.terminate()
 
 
 def is_served(address: str) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -67,6 +70,21 @@ async def test_a_watch_from_before_the_history_gets_410_as_its_only_event(api: A
 
 JANE = User("jane", ("system:authenticated",))
 ACCOUNT = "/api/v1/namespaces/default/serviceaccounts"
+
+
+async def test_a_stopped_server_keeps_its_port_and_refuses_connections(server: ApiServer) -> None:
+    url = server.url
+    await server.stop()
+
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(("127.0.0.1", urlsplit(url).port or 0))
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+
+    await server.start()
+    assert server.url == url
+    _, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+    writer.close()
 
 
 async def test_stored_roles_decide_and_the_record_tells_what_was_needed(server: ApiServer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -47,13 +46,6 @@ USE = {"used": "9GiB", "temperature": 61, "power": 142.5, "utilization": 87, "pr
 USE |= {"persistence": True, "power_limit": 250, "cuda": "12.4"}
 USE |= {"process_utilization": {7: 5, 4242: 80}, "process_names": {4242: "python3"}}
 USE |= {"fan": 30, "performance_state": 2, "compute_mode": "exclusive-process", "ecc": True, "mig": False}
-
-
-def silent_url() -> str:
-    """An address at which no one listens any more."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.protocol.inspect_rig import cluster, in_namespace
 from tests.protocol.mps_rig import MpsRig, mps_rig
 from tests.protocol.node_rig import NODE
 from tests.protocol.over_use_rig import ProcessUse
-from tests.protocol.test_cards_command import cards, silent_url
+from tests.protocol.test_cards_command import cards
 
 
 class UseRig(ProcessUse, ClaimsRig):
@@ -133,7 +134,10 @@ async def test_cards_and_top_read_the_driver_as_they_read_a_plugin(tmp_path: Pat
         assert row.split()[2:9] == ["default/greedy", "4.0", "-", "5.0", "processes", "10%", "over"]
         assert "not reported" not in top.err
 
-        here = await ask_addresses((silent_url(), rig.url), takes_first=True)
+        with socket.socket() as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent_url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            here = await ask_addresses((silent_url, rig.url), takes_first=True)
         assert [view.origin for view in here.nodes] == [rig.url]
 
 

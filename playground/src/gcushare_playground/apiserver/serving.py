@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,30 +72,33 @@ class ApiServer(Startable):
         self._watches = Watches(self.store, self.config.bookmark_interval_s)
         self.handler = Handler(self, self._logs, self._watches, self.config.version)
         self._controllers = ControllerManager(self.registry)
-        self._port = 0
-        """Any free one, kept over restarts."""
+        self._port_holder: socket.socket | None = None
+        """Bound to our port and silent, so that no one else on this machine gets it while the server is stopped."""
         self._web: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
         """Where clients connect."""
-        return f"http://{_HOST}:{self._port}"
+        return f"http://{_HOST}:{self._port_holder.getsockname()[1] if self._port_holder else 0}"
 
     async def start(self) -> None:
-        """Begin to serve; what a cluster always has (namespaces, the kubernetes service) is created where missing.
+        """Begin to serve, on any free port at first and on the same one later.
 
-        Raises:
-            OSError: the port is taken.
+        What a cluster always has (namespaces, the kubernetes service) is created where missing.
         """
         if self._listener is not None:
             return
         ensure_cluster(self.registry)
         self._web = web.Server(self.handler, handler_cancellation=True, access_log=None)
+        if self._port_holder is None:
+            self._port_holder = socket.socket()
+            weakref.finalize(self, self._port_holder.close)
+            self._port_holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            self._port_holder.bind((_HOST, 0))
         self._listener = await asyncio.get_running_loop().create_server(
-            self._web, _HOST, self._port, reuse_address=True
+            self._web, _HOST, self._port_holder.getsockname()[1], reuse_port=True
         )
-        self._port = self._listener.sockets[0].getsockname()[1]
         if self.config.runs_controllers:
             self._controllers.start()
         _log.info("serving url=%s version=%s", self.url, self.config.version)

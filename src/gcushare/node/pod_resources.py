@@ -26,7 +26,8 @@ async def list_pod_resources(
     Raises:
         RetryableError: the kubelet does not answer.
     """
-    options = [("grpc.max_receive_message_length", limit_bytes)]
+    # A pool of its own: the shared one answers with the failure of a connection that was tried a moment before.
+    options = [("grpc.max_receive_message_length", limit_bytes), ("grpc.use_local_subchannel_pool", 1)]
     try:
         async with grpc.aio.insecure_channel(f"unix:{socket}", options=options) as channel:
             body: bytes = await channel.unary_unary(services.POD_RESOURCES_LIST)(b"", timeout=timeout_s)

@@ -133,8 +133,8 @@ class Reflector(Generic[T]):
         """Whether the server has begun to answer this turn's watch."""
         self.synced = asyncio.Event()
         """Set after the first complete list; stays set."""
-        self.is_served = True
-        """Whether the server has the resource, by its last failure."""
+        self.answered = asyncio.Event()
+        """Set after the first complete list, or once the server has said that it has no such resource; stays set."""
         self.counters: Counter[str] = Counter()
         """Since the start, for metrics: completed lists, watches (streams opened), failures of either, gone (versions
         that the server no longer had), events, bookmarks, and undecodable objects, whose previous state stays."""
@@ -224,7 +224,8 @@ class Reflector(Generic[T]):
 
     def _on_failure(self, error: GcushareError) -> None:
         self.counters["failures"] += 1
-        self.is_served = not isinstance(error, NotFoundError)
+        if isinstance(error, NotFoundError):
+            self.answered.set()
         if isinstance(error, GoneError):
             self.counters["gone"] += 1
             if self._must_list:
@@ -270,6 +271,7 @@ class Reflector(Generic[T]):
         self.counters["lists"] += 1
         self._list_took_s = self._clock.monotonic() - started
         self.synced.set()
+        self.answered.set()
         self._check_goals(newest_list=number_of_list if oldest_accepted is None else 0)
         logger.info("listed %s", fields(resource=self._resource.plural, objects=len(uids), version=version))
 

@@ -15,8 +15,6 @@ from gcushare.scheduler_extender.extender_settings import FollowSettings
 from gcushare.wire.dra.claims import RESOURCE_CLAIM
 from gcushare.wire.objects import NODE, POD, Node, Pod
 
-_CLAIMS_POLL_S = 0.5
-
 
 class Watches:
     """The watches of nodes and pods, and of claims once a node serves claims. No verb waits for the claims."""
@@ -40,7 +38,6 @@ class Watches:
             client, RESOURCE_CLAIMS, claims, decode=RESOURCE_CLAIM.read, settings=how, clock=clock, rng=rng
         )
         self._serves_claims = serves_claims
-        self._clock = clock
         self.caches: Mapping[str, Reflector[Node] | Reflector[Pod]] = {"nodes": self.nodes, "pods": self.pods}
         """What every answer depends on, by name."""
 
@@ -62,5 +59,5 @@ class Watches:
     async def wait_complete(self) -> None:
         """Wait until the claims are read too, if a node serves any and the API server has them (Kubernetes 1.34)."""
         await self.wait_synced()
-        while self._serves_claims.is_set() and self.claims.is_served and not self.claims.synced.is_set():
-            await self._clock.sleep(_CLAIMS_POLL_S)
+        if self._serves_claims.is_set():
+            await self.claims.answered.wait()

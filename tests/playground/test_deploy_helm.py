@@ -57,20 +57,26 @@ async def test_one_command_installs_everything(site: Site) -> None:
     assert {"gcushare-device-plugin", EXTENDER} <= site.names("clusterroles.rbac.authorization.k8s.io")
 
 
-@pytest.mark.parametrize("force", [(), ("--force",)], ids=["merged", "replaced"])
-async def test_an_upgrade_keeps_address_certificates_reports_and_sets_the_wish_back(
-    site: Site, force: tuple[str, ...]
-) -> None:
+async def test_upgrades_and_rollbacks_keep_address_certificates_reports_and_set_the_wish_back(site: Site) -> None:
     await site.helm("install", "gcushare", UMBRELLA_CHART)
     address = site.get("services", EXTENDER)["spec"]["clusterIP"]
     certificates = {"ca.crt": "YQ==", "tls.key": "Yg=="}
     change(site, "secrets", f"{EXTENDER}-verbs", {"data": certificates})
     reports = {"node.n1": '{"state": "applied", "reason": "a \\"word\\": #1"}', "node.1e3": "on"}
     change(site, "configmaps", MANAGER, {"data": {"mode": "recover", **reports}})
-    await site.helm("upgrade", "gcushare", UMBRELLA_CHART, *force, "--set", "global.vendor=both")
-    assert site.get("services", EXTENDER)["spec"]["clusterIP"] == address
+    for words in (
+        ("upgrade", "gcushare", UMBRELLA_CHART, "--set", "global.vendor=both"),
+        ("rollback", "gcushare", "1"),
+    ):
+        await site.helm(*words)
+        assert site.get("services", EXTENDER)["spec"]["clusterIP"] == address
+        assert site.get("secrets", f"{EXTENDER}-verbs")["data"] == certificates
+        assert data_of(site) == {"mode": "apply", **reports}
+        certificates["ca.crt"] = "eA=="
+        change(site, "secrets", f"{EXTENDER}-verbs", {"data": certificates})
+        change(site, "configmaps", MANAGER, {"data": {"mode": "recover", **reports}})
+    await site.helm("rollback", "gcushare", "2")
     assert site.get("secrets", f"{EXTENDER}-verbs")["data"] == certificates
-    assert data_of(site) == {"mode": "apply", **reports}
     assert site.names("daemonsets.apps") == {MANAGER, "gcushare-device-plugin", "gcushare-device-plugin-aliyun"}
 
 

@@ -37,9 +37,10 @@ OWN_SLICES = f"{DEVICE_PLUGIN}-own-slices"
     ("plugin", "extender", "is_refused"),
     [("0.1", "", True), ("auto", "", True), ("1", "MiB", True), ("1", "GiB", False), ("0.01", "0.01", False)],
 )
-def test_both_halves_mean_the_same_by_1_of_the_resource(plugin: str, extender: str, is_refused: bool) -> None:
+@pytest.mark.parametrize("key", ["memoryUnit", "claims.memoryUnit"])
+def test_both_halves_mean_the_same_by_1_of_the_resource(plugin: str, extender: str, is_refused: bool, key: str) -> None:
     sets = {"gcushare-device-plugin-chart.memoryUnit": plugin}
-    sets["gcushare-scheduler-extender-chart.claims.memoryUnit"] = extender
+    sets[f"gcushare-scheduler-extender-chart.{key}"] = extender
     done = attempt(UMBRELLA_CHART, sets={"global.claims.enabled": "true", **sets})
     assert (f"memoryUnit is {plugin}, but claims are made of {extender or '1'}" in done.stderr) is is_refused
     assert (done.returncode != 0) is is_refused
@@ -122,14 +123,19 @@ def test_the_plugin_runs_on_the_nodes_that_serve_claims_where_claims_are_on() ->
 
 
 def test_the_kubelets_folders_stand_at_the_hosts_own_paths() -> None:
-    """The kubelet is given the path of the driver's socket, so it must be the same inside and outside."""
+    """The kubelet is given the path of the driver's socket, so it must be the same inside and outside.
+
+    Not so for device plugins, which name a file of a folder that is a constant of the kubelet's build.
+    """
     values = (ON, "kubelet.rootDir=/data/kubelet")
     spec = spec_of(*values)
     outside = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
     (container,) = containers(spec)
     inside = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
-    for name in ("driver", "plugins-registry", "pod-resources", "device-plugins", "cdi"):
+    for name in ("driver", "plugins-registry", "pod-resources", "cdi"):
         assert inside[name] == outside[name]
+    assert inside["device-plugins"] == "/data/kubelet/device-plugins"
+    assert outside["device-plugins"] == "/var/lib/kubelet/device-plugins"
     assert outside["driver"] == f"/data/kubelet/plugins/{ENFLAME.claims.driver}", "not what other drivers mount there"
     assert str(settings_of(*values).kubelet.kubelet_dir) == "/data/kubelet"
 

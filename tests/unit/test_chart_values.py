@@ -145,7 +145,7 @@ WRONG_FOR_ONE = {
     PLUGIN_CHART: """
 jobs: {tolerations: [{key: a, effekt: NoSchedule}]}
 mps: {resources: {limits: {memory: 1GiB}}}
-updateStrategy: {rollingUpdate: {maxUnavailable: all}}
+updateStrategy: {rollingUpdate: {maxUnavailable: all, maxSurge: 1}}
 kubeletMessageLimit: 65Mi
 driverDirs: [/usr/../lib]
 """,
@@ -164,7 +164,7 @@ COMPLAINTS = {
 COMPLAINTS_OF_ONE = {
     PLUGIN_CHART: {
         *("jobs.tolerations.0", "mps.resources.limits.memory", "updateStrategy.rollingUpdate.maxUnavailable"),
-        *("kubeletMessageLimit", "driverDirs.0"),
+        *("kubeletMessageLimit", "driverDirs.0", "updateStrategy.rollingUpdate"),
     },
     EXTENDER_CHART: {
         *("configManager.tolerations.0", "configManager.filesDir", "secondScheduler.resources.requests.cpu"),
@@ -205,6 +205,8 @@ def test_the_schemas_mean_the_same_by_the_same_words() -> None:
     ("chart", "sets", "bounds"),
     [
         (PLUGIN_CHART, {"cards.pollInterval": "0.19s"}, "0.2s to 1h"),
+        (PLUGIN_CHART, {"idle.after": "0s", "podUse": "true"}, "1s to 744h"),
+        (PLUGIN_CHART, {"idle.leastAge": "745h", "podUse": "true"}, "0s to 744h"),
         (EXTENDER_CHART, {"scheduler.timeout": "1m1ms"}, "0.1s to 60s"),
         (EXTENDER_CHART, {"scheduler.timeout": "90s", "scheduler.mode": "second-scheduler"}, "0.1s to 60s"),
         (EXTENDER_CHART, {"scheduler.timeout": "99ms", "scheduler.mode": "none"}, "0.1s to 60s"),

@@ -72,7 +72,7 @@ def test_edit_and_removal_are_inverse_for_any_line_ends(
     [
         ("--v=2", "https://127.0.0.1:10259/healthz"),
         ("--bind-address=10.0.0.7", "https://10.0.0.7:10259/healthz"),
-        ("--bind-address=::", "https://[::1]:10259/healthz"),
+        ("--bind-address=::", "https://127.0.0.1:10259/healthz"),
         ("--secure-port=10300 --secure-port=10301", "https://127.0.0.1:10301/healthz"),
         ("--secure-port=0", "http://127.0.0.1:10251/healthz"),
         ("--secure-port=0 --port=10252 --address=10.0.0.8", "http://10.0.0.8:10252/healthz"),

@@ -194,8 +194,8 @@ class NodeSettings:
     kubelet_dir: Path = setting(
         parsers.path("DIR"),
         default=Path("/var/lib/kubelet"),
-        help="The kubelet's own directory: its --root-dir, if an admin changed that. Its sockets and checkpoints, and "
-        "the plugin's socket, are in folders below it.",
+        help="The kubelet's own directory: its --root-dir, if an admin changed that. Below it, device-plugins must be "
+        "/var/lib/kubelet/device-plugins of the host, which no --root-dir moves; the chart mounts it there.",
     )
     device_list_strategy: tuple[Strategy, ...] = setting(
         parsers.comma_list(parsers.choice(Strategy)),

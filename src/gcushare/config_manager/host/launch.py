@@ -142,9 +142,8 @@ def health_endpoint(flags: Sequence[Flag]) -> HealthEndpoint:
     is_secure = _value(flags, "secure-port") != "0"
     scheme, port, address = ("https", "secure-port", "bind-address") if is_secure else ("http", "port", "address")
     host = _value(flags, address)
-    # The one that it listens on, or any if it listens on all.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
-    return HealthEndpoint(scheme, host, _port(flags, port))
+    # The one that it listens on. Go's "::" takes IPv4 too, and on a node without IPv6 nothing else.
+    return HealthEndpoint(scheme, "127.0.0.1" if host in ("", "0.0.0.0", "::") else host, _port(flags, port))
 
 
 def serves(flags: Sequence[Flag], port: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gcushare.cards.unified_memory import of_machine
@@ -39,14 +40,20 @@ def test_what_fits_no_unit_covers_what_the_driver_keeps() -> None:
     assert (offered.units, offered.reserved_units) == (23, 0)
 
 
-def test_units_that_pods_hold_stay_until_they_are_free_and_are_not_given_again() -> None:
+def test_of_a_card_smaller_than_a_unit_that_a_pod_holds_only_what_is_left_is_given() -> None:
     rig = make_rig(unit="GiB", vendor=ALIYUN)
+    ids = device_ids_of_card(0, 15)
     rig.cards(T4)
-    assert rig.listed() == (15, 15), "what pods hold is not known yet"
-    rig.hold(a=device_ids_of_card(0, 15)[14:])
-    assert rig.listed() == (15, 15)
-    rig.hold()
+    rig.hold(a=ids[14:])
+    assert rig.listed() == (15, 14), "one of the 14 is held"
+    rig.hold(a=ids[4:14])
     assert rig.listed() == (14, 14)
+    rig.cards(msgspec.structs.replace(T4, memory_bytes=12 * GIB, driver_bytes=0))
+    assert (rig.listed(), set(ids[4:14]) - set(rig.healthy())) == ((14, 12), set())
+    rig.hold(a=ids[4:14], b=rig.healthy()[:2])
+    assert rig.listed() == (14, 12), "nothing is left"
+    rig.hold(b=ids[:2])
+    assert rig.listed() == (12, 12)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from gcushare.cards.health import BAD_READINGS, STALE_AFTER_S, HealthPolicy
@@ -37,19 +35,8 @@ def longest_silence_s(cards: CardSourceSettings) -> float:
     return max(STALE_AFTER_S, BAD_READINGS * cards.poll_interval)
 
 
-def offer_card(
-    found: InventoryCard,
-    unit: MemoryUnit,
-    *,
-    reserve: Reserve,
-    cordoned: frozenset[str],
-    holds: Callable[[int, int, int], bool] = lambda _index, _first, _end: False,
-) -> InventoryCard:
-    """Count a card's units; ``cordoned`` are the admin's cordons, as numbers or uuids.
-
-    ``holds``: whether pods have any of a card's units from the first number up to the second one. Units that they have
-    do not vanish because the driver keeps their memory; none of them is given again once they are free.
-    """
+def offer_card(found: InventoryCard, unit: MemoryUnit, *, reserve: Reserve, cordoned: frozenset[str]) -> InventoryCard:
+    """Count a card's units; ``cordoned`` are the admin's cordons, as numbers or uuids."""
     memory_bytes = found.memory_bytes
     total = unit.units_in(memory_bytes)
     if not reserve.is_auto:
@@ -57,6 +44,5 @@ def offer_card(
     else:
         # What fits no whole unit covers what the driver keeps, where it can.
         units = unit.units_in(max(0, memory_bytes - found.driver_bytes))
-        units = total if units < total and holds(found.index, units, total) else units
     is_cordoned = is_named(found, cordoned)
     return msgspec.structs.replace(found, units=units, reserved_units=total - units, cordoned=is_cordoned)

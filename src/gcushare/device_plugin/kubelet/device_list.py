@@ -69,9 +69,10 @@ class DeviceList:
 class MemoryDeviceList(DeviceList):
     """The units of memory.
 
-    Of a closed card (sick, gone, cordoned, in whole use, smaller than what pods hold) the units that pods hold are
-    healthy, and no others. The kubelet counts healthy ids, and kube-scheduler subtracts from them what all pods ask
-    for, so a held id that is not healthy takes a unit of another card; and after a kubelet restart its pod is refused.
+    Of a closed card (sick, gone, cordoned, in whole use) the units that pods hold are healthy, and no others; of a card
+    that has become smaller than the number of a held unit, also as many free ones as are left. The kubelet counts
+    healthy ids, and kube-scheduler subtracts from them what all pods ask for, so a held id that is not healthy takes a
+    unit of another card; and after a kubelet restart its pod is refused.
     """
 
     def __init__(self, message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES) -> None:
@@ -82,8 +83,8 @@ class MemoryDeviceList(DeviceList):
     def offer(self, inventory: Inventory, held: Mapping[int, frozenset[str]]) -> bool:
         """Set the list from an inventory; False if nothing changed for the kubelet. About 60 ms at 262,144 units.
 
-        ``held``: the closed cards, each with the ids that pods hold. A sick card without an entry is closed too: what
-        pods hold of it is not known. The list is encoded card by card: objects for all ids of the node at once would
+        ``held``: the healthy ids of cards that do not offer all. A sick card without an entry has none: what pods hold
+        of it is not known. The list is encoded card by card: objects for all ids of the node at once would
         stay in the process's memory.
         """
         if self._offered == (inventory, held):
@@ -143,6 +144,25 @@ class HeldIds:
     def __init__(self, store: PodStore) -> None:
         self._store = store
         self._made: tuple[KubeletAllocations, frozenset[int], Set[str], dict[int, frozenset[str]]] | None = None
+        self._within: dict[int, int] = {}
+        """The units of cards where no pod has one beyond them. None is given out once the list ends with them."""
+
+    def find_healthy(
+        self, shown: KubeletAllocations, units: Mapping[int, int], closed: frozenset[int], sick: frozenset[int]
+    ) -> dict[int, frozenset[str]]:
+        """The healthy ids of each card that is closed, or smaller than the number of a unit that a pod holds."""
+        used = self._store.cards_in_use(whole=False) - closed - sick
+        unsure = frozenset(index for index in used if self._within.get(index) != units.get(index, 0))
+        held = dict(self.of_cards(shown, closed | unsure, sick))
+        for index in unsure & held.keys():
+            ids, offered = held[index], device_ids_of_card(index, units.get(index, 0))
+            free = [device_id for device_id in offered if device_id not in ids]
+            if len(ids) + len(free) > len(offered):
+                held[index] = ids.union(free[: max(0, len(offered) - len(ids))])
+            else:
+                self._within[index] = len(offered)
+                del held[index]
+        return held
 
     def of_cards(
         self, shown: KubeletAllocations, closed: frozenset[int], sick: frozenset[int] = frozenset()

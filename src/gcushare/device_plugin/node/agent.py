@@ -31,13 +31,12 @@ from gcushare.device_plugin.node.inventory import (
 )
 from gcushare.device_plugin.node.parts import Dependencies, Parts
 from gcushare.device_plugin.plugin_settings import PluginSettings
-from gcushare.device_plugin.pods.allocations import KubeletAllocations, ids_of_card
+from gcushare.device_plugin.pods.allocations import KubeletAllocations
 from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.unrecorded import closures_of
 from gcushare.node.grant_form import follow_cards
 from gcushare.node.node_settings import AUTO_UNIT
 from gcushare.wire.contracts import SERVE_CLAIMS, SERVE_LABEL
-from gcushare.wire.kubelet.device_ids import decode_device_id
 from gcushare.wire.kubernetes_versions import most_quick_units
 from gcushare.wire.objects import Node, Pod
 from gcushare.wire.pods import has_stopped, is_finished
@@ -62,7 +61,6 @@ class NodeAgent:
             vendor=cards.vendor,
             unit=cards.memory_unit or cards.vendor.default_unit,
             reserve=cards.reserve,
-            holds=self._holds,
             mode=cards.mode,
             message_limit_bytes=settings.kubelet.kubelet_message_limit,
         )
@@ -79,8 +77,6 @@ class NodeAgent:
         self._events = NodeEvents(dependencies.announcer, parts.store)
         self._former_unit: str | None = None
         """The unit of the plugin before, until it is ours or no pod can hold units of it."""
-        self._free: set[tuple[int, int, int]] = set()
-        """Units of cards, by the first and the end, that no pod has since they are not offered."""
         self._has_allocated = False
         self.inventory: Inventory | None = None
         self.problem = "the cards were not read yet"
@@ -250,22 +246,6 @@ class NodeAgent:
             self.parts.announcer.about_node("CdiSpecFailed", self.parts.cdi.problem, warning=True)
         self.offered.set()
 
-    def _holds(self, index: int, first: int, end: int) -> bool:
-        """Whether a pod has a unit of a card from ``first`` up to ``end``, as far as is known.
-
-        Asked until it has none: what is not offered is not given again.
-        """
-        if (index, first, end) in self._free:
-            return False
-        shown = self._allocations
-        if shown is None or index in self.parts.store.cards_in_doubt():
-            return True
-        ids = shown.held_ids(index) | ids_of_card(index, self.parts.store.fresh_ids())
-        if any(decode_device_id(device_id)[1] >= first for device_id in ids):
-            return True
-        self._free.add((index, first, end))
-        return False
-
     @property
     def leaving(self) -> str:
         """Why no card takes new pods, and what holds cards still; "" unless the node is to serve claims."""
@@ -343,22 +323,19 @@ class NodeAgent:
         """Update the kubelet's lists; False if nothing changed. A card closes only once its held ids are known.
 
         A cordoned or sick card is closed to all pods, a card in whole use to memory, a card in shared use to whole-card
-        pods, and to memory also one that has fewer units than pods hold: it is gone, or a larger reserve was set. While
-        pods may hold another unit, or the Node names one, all cards are closed as by a cordon. A sick card does not
-        wait: as long as nothing was read, none of its ids is healthy.
+        pods. While pods may hold another unit, or the Node names one, all cards are closed as by a cordon. A sick card
+        does not wait: as long as nothing was read, none of its ids is healthy.
         """
         shown, store = self._allocations, self.parts.store
         held: dict[int, frozenset[str]] = {}
         closed_whole = held_whole = NO_CARDS
         if shown is not None:
-            units = inventory.units_by_card
-            indexes = frozenset(units)
+            indexes = frozenset(inventory.units_by_card)
             is_closed = self._former_unit is not None or not self._is_counted_in(inventory.unit)
             cordoned = frozenset(card.index for card in inventory.cards if card.cordoned or is_closed)
             shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
             sick = frozenset(card.index for card in inventory.cards if card.health is Health.UNHEALTHY)
-            smaller = {index for index, count in store.held_units().items() if count > units.get(index, 0)}
-            held = self._held.of_cards(shown, cordoned | whole | smaller, sick)
+            held = self._held.find_healthy(shown, inventory.units_by_card, cordoned | whole, sick)
             closed_whole, held_whole = cordoned | shared, shown.cards(whole=True, without=store.ended) | whole
         is_changed = False
         if SERVES_MEMORY in inventory.modes:

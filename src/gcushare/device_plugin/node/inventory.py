@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -29,8 +29,8 @@ from gcushare.wire.nodes import is_named
 class Offer:
     """How a node offers its cards: the unit's name or ``auto``, the reserve, the admin's cordons (indexes, uuids).
 
-    ``is_leaving``: the node is to serve claims, so every card counts as cordoned. ``holds``: as in ``offer_card``.
-    ``most_units``: above these the kubelet is slow, so ``auto`` chooses no unit with more if a coarser one fits.
+    ``is_leaving``: the node is to serve claims, so every card counts as cordoned. ``most_units``: above these the
+    kubelet is slow, so ``auto`` chooses no unit with more if a coarser one fits.
     """
 
     vendor: Vendor
@@ -38,7 +38,6 @@ class Offer:
     reserve: Reserve = NO_RESERVE
     cordoned: frozenset[str] = frozenset()
     is_leaving: bool = False
-    holds: Callable[[int, int, int], bool] = lambda _index, _first, _end: False
     mode: GrantMode = GrantMode.MEMORY
     message_limit_bytes: int = KUBELET_MESSAGE_LIMIT_BYTES
     most_units: int | None = None
@@ -65,9 +64,7 @@ def plan_inventory(found: CardsSnapshot, offer: Offer) -> Inventory:
             raise Refused(_explain(memory, parse_memory_unit(names[0]), offer, why))
         unit = finest
     cordoned = frozenset(each.uuid for each in found.cards) if offer.is_leaving else offer.cordoned
-    cards = tuple(
-        offer_card(each, unit, reserve=offer.reserve, cordoned=cordoned, holds=offer.holds) for each in found.cards
-    )
+    cards = tuple(offer_card(each, unit, reserve=offer.reserve, cordoned=cordoned) for each in found.cards)
     if offer.mode is GrantMode.MEMORY and cards and not any(card.units for card in cards):
         raise Refused(
             f"no card has as much as one unit, {unit.name!r}, after the reserve: choose a smaller --reserve or a "

@@ -253,7 +253,11 @@ async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: P
         assert second_pid != first_pid
         await source.list_cards()
         assert source.worker_pid == second_pid  # not at every look
-        clock.advance(CARD_PAUSES.first_s)
+        fake.control("cards 1")
+        for _ in range(3):
+            clock.advance(CARD_PAUSES.cap_s)
+            assert await health_of(source) == [True]
+        clock.advance(CARD_PAUSES.cap_s)
         fake.control()
         assert await health_of(source) == [True, True]
         assert source.worker_pid not in (second_pid, None)

@@ -60,7 +60,7 @@ class IsolatedSource:
         self._opened = Opened(library="", driver="")  # by the last worker
         self._listed: tuple[Card, ...] = ()
         self._at: dict[int, Card] = {}  # by slot, as of the last list that said it
-        self._has_lost_card = False
+        self._lost: set[str] = set()  # the uuids of lost cards that were not said since
         self._pauses = Pauses()  # of a card's calls by slot or uuid, of reopening for lost cards, of the library
         self._has_events = True
         self._operation = Operation.READ if self.reads else Operation.DESCRIBE
@@ -116,7 +116,7 @@ class IsolatedSource:
                 self._pauses.succeed((slot, self._operation))  # the pause was not for the card that is here now
             elif reading is not None:
                 readings[before.uuid] = reading
-        self._has_lost_card = any(reading.lost for reading in readings.values())
+        self._lost = {uuid for uuid, reading in readings.items() if reading.lost} | (self._lost - said)
         if count == 0:
             await self._start_over("no card")  # the next poll loads the library again: a driver may have been installed
         self._listed = tuple(sorted(cards, key=_by_index))
@@ -179,7 +179,7 @@ class IsolatedSource:
 
     async def _reopen_for_lost_cards(self) -> None:
         """End the worker now and then: most libraries find a card that came back only when they initialise."""
-        if not self._has_lost_card:
+        if not self._lost:
             self._pauses.succeed(_REOPEN)
         elif self._pauses.blocked_by(_REOPEN, self.clock()) is None:
             worker = await self._stop()

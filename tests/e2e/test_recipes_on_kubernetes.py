@@ -14,6 +14,7 @@ import pytest_asyncio
 from ruamel.yaml import YAML
 
 from gcushare.cli.nodes_needed.nodes_needed import read_pending
+from gcushare.cluster.snapshot import ClusterSnapshot
 from gcushare.core.cards import Inventory, InventoryCard
 from gcushare.core.errors import ForbiddenError
 from gcushare.core.quantities import parse_count
@@ -66,7 +67,7 @@ async def apply(control_plane: ControlPlane, document: JsonObject) -> None:
 
 async def ask_needed(scheduling: Scheduling) -> JsonObject:
     """What is counted for nodes with two cards of 16."""
-    found = await read_pending(scheduling.client, ENFLAME, "2x16", "", [], Counter())
+    found = await read_pending(scheduling.client, ClusterSnapshot(ENFLAME), "2x16", "", [], Counter())
     return dict(msgspec.to_builtins(found)["classes"][0])
 
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]  # a reader of YAML 1.1, as kubectl's is
 
 from gcushare.cli.subcommands import main
+from gcushare.core.cards import UnrecordedHolder
 from gcushare.runtime.exit_codes import DONE, MISUSED
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
+from gcushare.wire.nodes import encode_inventory
 from gcushare_playground.apiserver import FailBefore, Fault
+from tests.builders import inventory
 from tests.extender_objects import Document, node_document, pod_document
 from tests.protocol.commands import Ran, run_command
 from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of
@@ -52,6 +56,9 @@ async def test_without_the_extender_the_figures_are_counted_from_the_api_server_
 
 
 async def test_the_extenders_figures_are_used_if_it_answers_and_are_the_same(seen: Cluster) -> None:
+    namesake = (UnrecordedHolder(pod="default/a", units={0: 2}),)
+    holding = encode_inventory(replace(inventory(16), unrecorded=namesake))
+    seen.put(a_node("node-3", 16, address="10.0.0.3", annotations={ENFLAME.inventory_annotation: holding}))
     alone = await seen.show("--source", "api")
     async with extender_of(seen) as replica:
         through, direct = await seen.show(), await seen.show("--extender-url", replica.url)
@@ -138,8 +145,9 @@ async def test_who_may_only_ask_the_extender_sees_its_figures_and_what_is_missin
     async with extender_of(seen):
         # The extender's own watches are not affected: they are open already.
         seen.api.faults.on(Fault(FailBefore(403, "Forbidden", "nodes is forbidden"), path=r"^/api/v1/(nodes|pods)"))
-        ran = await seen.show()
+        ran, one = await seen.show(), await seen.show("node-1")
         seen.api.faults.clear()
+    assert "nodes is forbidden" in one.err
     assert ran.code == 1
     assert ran.lines[-1] == "12/48 (25%) "
     assert "GCU Memory(units)" in ran.lines[0]
@@ -201,8 +209,11 @@ async def run(found: Cluster, *argv: str) -> Ran:
     return await run_command(main, *argv, environ=found.environ(NO_COLOR="1"), columns=300)
 
 
-async def test_the_cards_are_those_of_the_vendor_whose_label_the_nodes_have(empty: Cluster) -> None:
-    empty.put(labelled("node-1", ALIYUN), pod_document("waits", 4, vendor=ALIYUN))
+@pytest.mark.parametrize("make", [labelled, lambda name, vendor: node_document(name, 16, vendor=vendor)])
+async def test_the_cards_are_those_of_the_vendor_whose_label_or_plugin_the_nodes_have(
+    empty: Cluster, make: Callable[[str, Vendor], Document]
+) -> None:
+    empty.put(make("node-1", ALIYUN), pod_document("waits", 4, vendor=ALIYUN))
     shown, explained, needed = [
         await run(empty, *words) for words in (["inspect"], ["explain", "waits"], ["nodes-needed"])
     ]
@@ -211,6 +222,7 @@ async def test_the_cards_are_those_of_the_vendor_whose_label_the_nodes_have(empt
     assert "GCU" not in shown.out
     assert "it fits now" in explained.out
     assert "GPU" in (await run(empty, "top")).out
+    assert "There is room now" in (await run(empty, "defragment", "--for", "4")).out
 
 
 async def test_a_pod_is_explained_for_the_cards_that_it_asks_for_and_a_table_names_the_other_cards(
@@ -221,6 +233,9 @@ async def test_a_pod_is_explained_for_the_cards_that_it_asks_for_and_a_table_nam
     shown = await run(empty, "inspect")
     assert "GCU" in shown.out
     assert "note: 1 node has GPU cards: 'kubectl inspect gpushare' shows them" in shown.err
+    assert "'kubectl inspect gpushare' shows them" in (await run(empty, "nodes-needed")).err
+    assert "1 pod waits" in (await run(empty, "nodes-needed", "node-2")).out
+    assert "GPU" in (await run(empty, "inspect", "node-2")).out
 
 
 async def test_what_is_wrong_is_said_in_the_words_that_were_typed(empty: Cluster) -> None:

@@ -13,9 +13,10 @@ from gcushare.scheduler_extender.leadership import NotLeader
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.annotations import encode_record
 from gcushare.wire.objects import Condition, Pod, PodStatus
-from tests.extender_objects import a_node, a_pod, on_card, request_of, state_of
+from tests.extender_objects import a_node, a_pod, on_card, pod_document, request_of, state_of
 from tests.unit.extender_binds import ALWAYS, Rig
 from tests.unit.extender_cluster import Mishap
+from tests.unit.extender_desk import Caller
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -31,6 +32,13 @@ async def test_asked_again_without_reaching_the_server_the_units_stay_held(done:
     await rig.bind("b")
     rig.cluster.arrive()
     rig.check_truth()
+
+
+async def test_filter_names_the_node_that_is_reserved_for_a_pod_whose_binding_got_no_answer() -> None:
+    rig = Rig(a_pod("a", 12), cards=(16,))
+    await rig.lose("a", "node-1", done=False)
+    caller = Caller(rig.cluster, rig.state, seen=False)
+    assert (await caller.filter(pod_document("a", 12), "node-1", "node-2"))["NodeNames"] == ["node-1"]
 
 
 async def test_asked_for_another_node_the_pod_is_read_first() -> None:

@@ -103,7 +103,7 @@ class TestPods:
             pytest.param([a_pod("a", node="node-1", record=on_card(0, 1))], 4, [], id="its spec's units"),
             pytest.param([bound("a", deletionTimestamp="2026-01-01T00:00:10Z")], 4, [], id="until it is gone"),
             pytest.param([a_pod("a", record=on_card(0, 16))], 0, ["uid-a"], id="nothing while it is unbound"),
-            pytest.param([bound("a"), a_pod("a")], 4, [], id="as before, when an older state arrives late"),
+            pytest.param([bound("a"), a_pod("a")], 0, ["uid-a"], id="nothing, restored to before its Binding"),
             pytest.param(
                 [
                     a_pod("a", vendor=ALIYUN),

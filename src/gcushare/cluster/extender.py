@@ -86,7 +86,7 @@ def adopt_document(snapshot: ClusterSnapshot, nodes: list[NodePart]) -> None:
     Cards' details and units are those of the Node objects. A node that the extender does not know is removed and
     reported as a problem.
     """
-    by_name = {(facts.ref.namespace, facts.ref.name): facts.ref for facts in snapshot.pods.values()}
+    by_name = {(facts.node, facts.ref.namespace, facts.ref.name): facts.ref for facts in snapshot.pods.values()}
     shown = {node.name: node for node in nodes if not snapshot.is_partial or node.name in snapshot.node_facts}
     ledger = snapshot.ledger
     for held in list(ledger.assignments()):
@@ -128,7 +128,7 @@ def _cards_of(node: NodePart, known: NodeState | None) -> list[InventoryCard]:
     return cards
 
 
-def _assignments_of(node: NodePart, by_name: dict[tuple[str, str], PodRef]) -> list[Assignment]:
+def _assignments_of(node: NodePart, by_name: dict[tuple[str, str, str], PodRef]) -> list[Assignment]:
     grants: dict[PodRef, list[CardGrant]] = defaultdict(list)
     limits: dict[PodRef, int] = {}
     unrecorded: set[PodRef] = set()
@@ -136,7 +136,8 @@ def _assignments_of(node: NodePart, by_name: dict[tuple[str, str], PodRef]) -> l
         for pod in device.pods or []:
             name = (pod.namespace, pod.name)
             # Upstream gpushare's form has no uid.
-            ref = by_name.get(name) or PodRef("/".join(name), *name)
+            here = (node.name, *name)
+            ref = by_name.get(here) or by_name.get(("", *name)) or PodRef("/".join(here), *name)
             if pod.uid:
                 ref = PodRef(pod.uid, *name, pod.create_time)
             grants[ref].append(CardGrant(device.id, pod.used, pod.whole))

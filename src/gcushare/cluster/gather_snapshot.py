@@ -44,7 +44,7 @@ async def gather(
         document = None
     if isinstance(nodes, GcushareError):
         # Which nodes have the labels is not known, or the node does not exist.
-        if document is None or scope.labels or isinstance(nodes, NotFoundError):
+        if document is None or scope.is_partial or isinstance(nodes, NotFoundError):
             raise nodes
         snapshot.problems.append(f"addresses and units are missing: {nodes}")
         nodes = []

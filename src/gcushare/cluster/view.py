@@ -198,11 +198,11 @@ class ClusterView:
             assignment = self.claims.find(uid) or self._read_bound(pod)
             self._count(uid, assignment)
             self._update_bound(pod, assignment)
-        elif uid in self.bound and not self.claims.holds(uid):
-            pass  # Stale: a pod is bound once, permanently, so a later state is known.
         elif is_finished(pod):
             self.pod_deleted(uid)
         else:
+            if uid in self.bound:
+                self._release(uid)  # The server's store was restored to before its Binding.
             self.claims.note_pod(pod)
             self._update_unbound(pod, self.claims.request_of(pod))
 

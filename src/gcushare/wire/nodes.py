@@ -8,7 +8,7 @@ right to patch a Node may have written it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from gcushare.core.cards import MAX_CARDS, SERVES_MEMORY, Card, Inventory, Inven
 from gcushare.core.errors import ConfigError, Refused, RemoteContractError
 from gcushare.core.quantities import parse_count
 from gcushare.core.units import MemoryUnit, parse_memory_unit
+from gcushare.vendors import VENDORS
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import MAX_RECORD_UNITS
 from gcushare.wire.contracts import PODS_PER_THOUSAND
@@ -203,6 +204,11 @@ def parse_card_names(text: str) -> frozenset[str]:
 def is_named(card: Card, words: frozenset[str]) -> bool:
     """Whether a card's index or uuid is among ``words``."""
     return str(card.index) in words or bool(card.uuid and card.uuid in words)
+
+
+def find_vendor(nodes: Collection[Node]) -> Vendor | None:
+    """The first vendor whose plugin has left something on one of these nodes."""
+    return next((vendor for vendor in VENDORS if any(has_trace(node, vendor) for node in nodes)), None)
 
 
 def has_trace(node: Node, vendor: Vendor) -> bool:

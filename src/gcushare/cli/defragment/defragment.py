@@ -23,22 +23,23 @@ from gcushare.kube.patches import eviction
 from gcushare.kube.resources import PODS
 from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE
-from gcushare.vendors import VENDORS_BY_NAME
+from gcushare.vendors import VENDORS, VENDORS_BY_NAME
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.kubernetes_versions import eviction_version
+from gcushare.wire.nodes import find_vendor
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import is_finished, pod_request
 
 
 def run(settings: DefragmentSettings, process: ProcessContext) -> int:
     """Read the cluster and print the plan; returns the exit code."""
-    vendor = VENDORS_BY_NAME[settings.vendor]
 
     async def work() -> int:
         async with open_cluster(settings.kube, process.environ, program="gcushare-defragment") as client:
             reader = Reader(client)
-            snapshot = ClusterSnapshot(vendor, problems=reader.problems)
-            nodes, pods = await reader.list_nodes(Scope()), await reader.list_pods(vendor, Scope())
+            nodes = await reader.list_nodes(Scope())
+            vendor = VENDORS_BY_NAME[settings.vendor] if settings.vendor else find_vendor(nodes) or VENDORS[0]
+            snapshot, pods = ClusterSnapshot(vendor, problems=reader.problems), await reader.list_pods(vendor, Scope())
             version = eviction_version(await client.version())
         snapshot.count(nodes, pods)
         movable, kept = find_movable(pods, vendor)

@@ -9,9 +9,9 @@ from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
 from gcushare.runtime.exit_codes import DONE
 from gcushare.runtime.settings import parsers
-from gcushare.runtime.settings.declare import Program, group, setting, settings, switch
+from gcushare.runtime.settings.declare import Program, group, optional_setting, setting, settings, switch
 from gcushare.runtime.settings.kubernetes import KubeSettings
-from gcushare.vendors import VENDORS, VENDORS_BY_NAME
+from gcushare.vendors import VENDORS_BY_NAME
 
 DEFRAGMENT = "gcushare defragment"
 NO_ROOM = 3
@@ -28,7 +28,9 @@ class DefragmentSettings:
         help="Memory units that are needed on one card, or with --whole the number of cards that are needed whole.",
     )
     whole: bool = switch(help="Whole cards of one node are needed.")
-    vendor: str = setting(parsers.one_of(*VENDORS_BY_NAME), default=VENDORS[0].name, help="Whose cards.")
+    vendor: str | None = optional_setting(
+        parsers.optional(parsers.one_of(*VENDORS_BY_NAME), "the first that a node has cards of"), help="Whose cards."
+    )
     output: TextOrJson = text_or_json_flag("text for people, or json.")
     kube: KubeSettings = group(KubeSettings)
 

@@ -22,7 +22,7 @@ from gcushare.cli.terminal.output import to_json, to_yaml
 from gcushare.cli.terminal.screen import Screen
 from gcushare.cluster.connection import open_cluster
 from gcushare.cluster.snapshot import ClusterSnapshot, Source
-from gcushare.core.errors import GcushareError, NotFoundError, Refused
+from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, Refused
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Selector
@@ -30,6 +30,8 @@ from gcushare.runtime.entry import ProcessContext
 from gcushare.runtime.exit_codes import DONE, FAILED
 from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
 from gcushare.wire.dra.claims import claimed_request
+from gcushare.wire.nodes import find_vendor
+from gcushare.wire.objects import NODE
 from gcushare.wire.pods import readable_request
 
 T = TypeVar("T", bound=TableSettings | ExplainSettings | TopSettings | RightsizeSettings | NodesNeededSettings)
@@ -138,7 +140,7 @@ def run(
 
 
 async def choose_vendor(api: KubeClient, settings: T) -> Vendor:
-    """The vendor whose cards a pod to explain asks for; else the first whose label a node has; else the first."""
+    """The vendor of the pod or node that is named; else the first whose label, or plugin's trace, a node has."""
     if isinstance(settings, ExplainSettings):
         namespace, name = settings.pod_key(api.config.namespace)
         with suppress(NotFoundError):  # explain says it
@@ -146,10 +148,20 @@ async def choose_vendor(api: KubeClient, settings: T) -> Vendor:
             for vendor in VENDORS:
                 if claimed_request(pod, vendor) is not None or readable_request(pod, vendor) != (None, ""):
                     return vendor
-    for vendor in VENDORS:
-        async with aclosing(api.pages(NODES, Selector(labels=vendor.node_label), page_size=1)) as pages:
-            if (await anext(pages)).entries:
-                return vendor
+    named = settings.like if isinstance(settings, NodesNeededSettings) else None
+    named = settings.node if isinstance(settings, TableSettings | TopSettings) else named
+    with suppress(GcushareError):  # The command says it, or has its answer from the extender.
+        if named and (found := find_vendor([await api.get(NODES, named)])):
+            return found
+    with suppress(ForbiddenError):
+        for vendor in VENDORS:
+            async with aclosing(api.pages(NODES, Selector(labels=vendor.node_label), page_size=1)) as pages:
+                if (await anext(pages)).entries:
+                    return vendor
+        async with aclosing(api.pages(NODES)) as pages:
+            async for page in pages:
+                if found := find_vendor([NODE.read(raw) for raw in page.entries]):
+                    return found
     return VENDORS[0]
 
 

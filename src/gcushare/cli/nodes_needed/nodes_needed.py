@@ -23,7 +23,6 @@ from gcushare.core.requests import CardRequest
 from gcushare.core.wording import counted
 from gcushare.kube.client import KubeClient
 from gcushare.kube.resources import NODES, PODS, Selector
-from gcushare.vendors.vendor import Vendor
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.objects import NODE, POD, Node, Pod
 from gcushare.wire.other_resources import node_amounts, pod_amounts
@@ -65,22 +64,29 @@ async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
     problems: list[str] = []
     added = Counter({packing.PodKind(CardRequest(units), _NONE): count for count, units in settings.add})
     like, only = settings.like or "", settings.pods or ""
-    document = await read_pending(session.api, session.vendor, like, only, problems, added)
+    snapshot = ClusterSnapshot(session.vendor)
+    document = await read_pending(session.api, snapshot, like, only, problems, added)
     if not session.print_document(lambda: document):
         session.screen.print_text(render_nodes_needed(document, added.total()))
+    session.require_cards(snapshot, None, may_be_empty=True)
     return session.warn(problems)
 
 
 async def read_pending(
-    client: KubeClient, vendor: Vendor, like: str, pods: str, problems: list[str], added: Counter[packing.PodKind]
+    client: KubeClient,
+    snapshot: ClusterSnapshot,
+    like: str,
+    pods: str,
+    problems: list[str],
+    added: Counter[packing.PodKind],
 ) -> NodesNeededDocument:
-    """Read the cluster and count as ``count_pending`` does; ``problems`` takes what cannot be read.
+    """Read the cluster into an empty snapshot and count as ``count_pending``; ``problems``: what cannot be read.
 
     Raises:
         RemoteContractError, NotFoundError: as ``count_pending``.
         the errors of ``gcushare.kube.errors``.
     """
-    snapshot, reader = ClusterSnapshot(vendor), Reader(client, problems=problems)
+    reader = Reader(client, problems=problems)
     nodes = await reader.list_objects(NODES, NODE.read)
     # Pods without cards count too: they take CPU and memory.
     unfinished = await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))

@@ -125,11 +125,13 @@ class PodUseRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def pod_use_rows(summary: Summary, views: Views) -> list[PodUseRow]:
     """The pods on each card whose plugin reports them: as nodes and cards are ordered, then by name."""
-    rows = []
+    rows, on_node = [], dict[str, dict[str, str]]()
+    for uid, facts in summary.snapshot.pods.items():
+        on_node.setdefault(facts.node, {})[str(facts.ref)] = uid
     for node in summary.nodes:
         # A plugin tells uids to its own machine alone.
         uids = {str(held.pod): uid for uid, held in node.state.assignments.items()}
-        uids |= {str(pod.ref): uid for uid, pod in summary.snapshot.pods.items() if pod.node == node.name}
+        uids |= on_node.get(node.name, {})
         for index in node.state.cards:
             card, pods = _find_card(views, node.name, index)
             for holder in sorted(pods.holders if pods is not None else (), key=lambda each: each.pod):

@@ -72,7 +72,8 @@ class FilterService:
             nominations.begin_member(request)
         kept = nominations.closed_to(request) & asked.names.keys()
         open_names = {name: None for name in asked.names if name not in kept} if kept else asked.names
-        named = self._choose_quiet(index, open_names, request)
+        held = state.ledger.assignment(request.pod.uid)  # Its Binding may have got no answer, and is sent again.
+        named = [held.node] if held and held.node in asked.names else self._choose_quiet(index, open_names, request)
         if not named and (others := self._find_for_whole(request, asked)):
             return self._send_without_cards(request.pod.uid, asked, others)
         if not named:

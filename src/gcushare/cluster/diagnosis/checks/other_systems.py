@@ -17,18 +17,21 @@ from gcushare.wire.pods import is_finished
 
 def check_nodes(facts: Facts) -> Iterator[Finding]:
     """Nodes that share cards here and offer the same cards there."""
+    on_node: dict[str, list[SeenPod]] = {}
+    for pod in facts.pods:
+        if not is_finished(pod):
+            on_node.setdefault(pod.spec.node_name, []).append(pod)
     for each in vendor_nodes(facts):
         if each.is_labelled or each.inventory is not None:
-            yield from _others_on(facts, each)
+            yield from _others_on(facts, each, on_node.get(each.name, []))
 
 
-def _others_on(facts: Facts, each: VendorNode) -> Iterator[Finding]:
+def _others_on(facts: Facts, each: VendorNode, here: list[SeenPod]) -> Iterator[Finding]:
     """One finding per system; an admin who allows it on the node has divided the cards."""
     drivers = facts.drivers.get(each.name, frozenset())
     known = tuple(_known_to(each))
     status, annotations = each.node.status, each.node.metadata.annotations
     found = {sighting.neighbour: sighting for sighting in find_neighbours(known, status.capacity, annotations, drivers)}
-    here = [pod for pod in facts.pods if pod.spec.node_name == each.name and not is_finished(pod)]
     for other in known:
         users = some_names([pod.key for pod in here if _is_user(pod, other)])
         sighting = found.get(other)

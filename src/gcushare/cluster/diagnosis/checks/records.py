@@ -49,8 +49,9 @@ def check_keys(facts: Facts) -> Iterator[Finding]:
     for text, found in pods.items():
         problem = f"{text} {counted(len(found), 'pod', 'have')} it: {some_names(found)}"
         yield warning("unread-key", "pods", problem, "correct the template that makes the pods, and create them again")
+    vendors = facts.vendors()
     for node in facts.nodes:
-        for text in unread_keys_of_node(node, facts.vendors()):
+        for text in unread_keys_of_node(node, vendors):
             yield warning("unread-key", f"node {node.metadata.name}", text, "correct it with kubectl, or remove it")
 
 

@@ -67,7 +67,7 @@ async def apply(control_plane: ControlPlane, document: JsonObject) -> None:
 
 async def ask_needed(scheduling: Scheduling) -> JsonObject:
     """What is counted for nodes with two cards of 16."""
-    found = await read_pending(scheduling.client, ClusterSnapshot(ENFLAME), "2x16", "", [], Counter())
+    found = await read_pending(scheduling.client, ClusterSnapshot(ENFLAME), "2x16", "", Counter())
     return dict(msgspec.to_builtins(found)["classes"][0])
 
 

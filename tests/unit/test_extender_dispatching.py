@@ -132,7 +132,7 @@ class TestForged:
         errors = [(await here.filter(ghost, "gcu"))["Error"] for ghost in ghosts]
 
         assert BURST_READS <= here.cluster.reads < 2 * BURST_READS
-        assert "try again in a moment" in errors[-1]
+        assert any("try again in a moment" in error for error in errors)
         here.cluster.put(a_pod("a", 4))
         here.see()
         assert (await here.filter(pod_document("a", 4), "gcu"))["NodeNames"] == ["gcu"], "known pods need no read"

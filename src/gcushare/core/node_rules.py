@@ -182,7 +182,7 @@ class NodeRules:
         if not self.are_read:
             return None
         taints = (*((CORDON,) if node.is_cordoned else ()), *node.taints_keeping_off)
-        found = [taint for taint in taints if not self._tolerates(taint)]
+        found = [taint for taint in taints if not any(each.covers(taint) for each in self.tolerations)]
         lasting = [taint for taint in found if not taint.passes]
         if text := f"taint {lasting[0]}" if lasting else self._find_mismatch(node):
             return Obstacle(text)
@@ -196,9 +196,6 @@ class NodeRules:
         if self.terms is not None and not any(term.selects(node) for term in self.terms):
             return f"node affinity {_cut(' or '.join(map(str, self.terms)) or 'without a term')}"
         return ""
-
-    def _tolerates(self, taint: Taint) -> bool:
-        return any(each.covers(taint) for each in self.tolerations)
 
 
 NO_RULES, NO_PLACE, UNREAD_RULES = NodeRules(), NodePlace(""), NodeRules(are_read=False)

@@ -83,7 +83,11 @@ class IsolatedSource:
             LibraryNotOpenError: the library is missing or does not open.
             DeviceError: it does not answer how many cards there are.
         """
-        await self._reopen_for_lost_cards()
+        if not self._lost:
+            self._pauses.succeed(_REOPEN)
+        elif self._pauses.blocked_by(_REOPEN, self.clock()) is None:
+            # Most libraries find a card that came back only when they initialise.
+            self._pauses.fail(_REOPEN, self.settings.card_pauses, self.clock(), _REOPEN, await self._stop())
         count = await self._count()
         cards: list[Card] = []
         left_out: list[LeftOutCard] = []
@@ -176,14 +180,6 @@ class IsolatedSource:
         """End the worker; later calls raise ``LibraryNotOpenError``."""
         self._closed = True
         await self._stop()
-
-    async def _reopen_for_lost_cards(self) -> None:
-        """End the worker now and then: most libraries find a card that came back only when they initialise."""
-        if not self._lost:
-            self._pauses.succeed(_REOPEN)
-        elif self._pauses.blocked_by(_REOPEN, self.clock()) is None:
-            worker = await self._stop()
-            self._pauses.fail(_REOPEN, self.settings.card_pauses, self.clock(), _REOPEN, worker)
 
     async def _count(self) -> int:
         try:

@@ -148,8 +148,7 @@ async def choose_vendor(api: KubeClient, settings: T) -> Vendor:
             for vendor in VENDORS:
                 if claimed_request(pod, vendor) is not None or readable_request(pod, vendor) != (None, ""):
                     return vendor
-    named = settings.like if isinstance(settings, NodesNeededSettings) else None
-    named = settings.node if isinstance(settings, TableSettings | TopSettings) else named
+    named = getattr(settings, "node", getattr(settings, "like", None))
     with suppress(GcushareError):  # The command says it, or has its answer from the extender.
         if named and (found := find_vendor([await api.get(NODES, named)])):
             return found
@@ -177,7 +176,7 @@ def _name_others(snapshot: ClusterSnapshot) -> str:
 def _hint(names: Names, settings: T, error: GcushareError) -> str:
     """Say what to do; empty if the error itself says it."""
     if isinstance(error, NotFoundError):
-        if isinstance(settings, ExplainSettings | NodesNeededSettings):
+        if isinstance(settings, ExplainSettings):
             return "-n names the pod's namespace; 'kubectl get pods -A' lists every pod"
         node = settings.node if isinstance(settings, TableSettings | TopSettings) else ""
         words = difflib.get_close_matches(node or "", COMMANDS, n=1)

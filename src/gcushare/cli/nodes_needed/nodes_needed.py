@@ -61,37 +61,30 @@ class NodesNeededDocument(msgspec.Struct, frozen=True, gc=False, rename="camel")
 
 async def nodes_needed(session: Session, settings: NodesNeededSettings) -> int:
     """Print the count; the work of ``kubectl inspect ... nodes-needed``."""
-    problems: list[str] = []
     added = Counter({packing.PodKind(CardRequest(units), _NONE): count for count, units in settings.add})
-    like, only = settings.like or "", settings.pods or ""
     snapshot = ClusterSnapshot(session.vendor)
-    document = await read_pending(session.api, snapshot, like, only, problems, added)
+    document = await read_pending(session.api, snapshot, settings.like or "", settings.pods or "", added)
     if not session.print_document(lambda: document):
         session.screen.print_text(render_nodes_needed(document, added.total()))
     session.require_cards(snapshot, None, may_be_empty=True)
-    return session.warn(problems)
+    return session.warn(snapshot.problems)
 
 
 async def read_pending(
-    client: KubeClient,
-    snapshot: ClusterSnapshot,
-    like: str,
-    pods: str,
-    problems: list[str],
-    added: Counter[packing.PodKind],
+    client: KubeClient, snapshot: ClusterSnapshot, like: str, pods: str, added: Counter[packing.PodKind]
 ) -> NodesNeededDocument:
-    """Read the cluster into an empty snapshot and count as ``count_pending``; ``problems``: what cannot be read.
+    """Read the cluster into an empty snapshot and count as ``count_pending``; its problems are what cannot be read.
 
     Raises:
         RemoteContractError, NotFoundError: as ``count_pending``.
         the errors of ``gcushare.kube.errors``.
     """
-    reader = Reader(client, problems=problems)
+    reader = Reader(client, problems=snapshot.problems)
     nodes = await reader.list_objects(NODES, NODE.read)
     # Pods without cards count too: they take CPU and memory.
     unfinished = await reader.list_objects(PODS, POD.read, selector=Selector(fields=UNFINISHED))
     document = count_pending(snapshot, nodes, unfinished, like, pods, added)
-    problems += snapshot.problems + snapshot.node_problems()
+    snapshot.problems += snapshot.node_problems()
     return document
 
 

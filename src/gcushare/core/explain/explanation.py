@@ -259,7 +259,8 @@ class Explainer:
         """Return the explanation. Weighs the remaining nodes first."""
         while self.weigh_next():
             pass
-        ordered = sorted(self._classes.values(), key=_class_order)
+        found = self._classes.values()
+        ordered = sorted(found, key=lambda each: (_ORDER[each.verdict], -each.nodes, each.cards, each.obstacle))
         return Explanation(
             request=self._request,
             classes=tuple(ordered),
@@ -341,10 +342,6 @@ def _nearness(rooms: Sequence[tuple[int, int]], request: CardRequest) -> int:
         return len(rooms)
     best = sorted(rooms, reverse=True)[: request.cards]
     return sum(min(units, request.units) for units, _ in best)
-
-
-def _class_order(each: NodeClass) -> tuple[int, int, tuple[int, ...], str]:
-    return _ORDER[each.verdict], -each.nodes, each.cards, each.obstacle
 
 
 _ORDER = {verdict: place for place, verdict in enumerate(Verdict)}

@@ -148,9 +148,8 @@ def _pods_to_move(
         return loose if len(loose) == len(held) and not state.kept else None
     missing = request.units - state.total + state.held + state.kept
     largest = sorted(loose, key=lambda each: (-_freed((each,), state), each.pod.uid))[:MAX_COMBINED]
-    for count in range(1, len(largest) + 1):
-        if _freed(largest[:count], state) < missing:
-            continue  # The largest free the most.
+    counts = range(1, len(largest) + 1)
+    for count in (count for count in counts if _freed(largest[:count], state) >= missing):  # These free the most.
         enough = [found for found in combinations(largest, count) if _freed(found, state) >= missing]
         if enough:
             return min(enough, key=lambda found: (_freed(found, state), _uids(found)))

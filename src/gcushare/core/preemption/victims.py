@@ -141,17 +141,14 @@ def _free_some(cards: Sequence[_CardToFree], count: int, floor: int) -> tuple[Po
     if len(able) < count:
         return None
     limit = max(floor, sorted(highest for highest, _ in able)[count - 1])
-    sets = sorted((card.choose(limit) for highest, card in able if highest <= limit), key=_size_and_ages)
+    found = (card.choose(limit) for highest, card in able if highest <= limit)
+    sets = sorted(found, key=lambda victims: rank_victims(victims)[1:])
     chosen = list(dict.fromkeys(victim for victims in sets[:count] for victim in victims))
     for victim in sorted(chosen, key=lambda each: (-each.priority, _age_text(each))):
         fewer = [each for each in chosen if each is not victim]
         if sum(card.is_free_without(fewer) for card in cards) >= count:
             chosen = fewer
     return tuple(chosen)
-
-
-def _size_and_ages(victims: Collection[PodRef]) -> tuple[int, tuple[Age, ...]]:
-    return rank_victims(victims)[1:]
 
 
 def _cards_to_free(

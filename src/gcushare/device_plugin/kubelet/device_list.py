@@ -91,11 +91,10 @@ class MemoryDeviceList(DeviceList):
             return False
         self._offered = (inventory, held)
         units = inventory.units_by_card
-        kept: dict[int, frozenset[str]] = {
-            card.index: frozenset() for card in inventory.cards if card.health is Health.UNHEALTHY
-        }
-        kept |= held
-        beyond = {index: _find_beyond(index, units.get(index, 0), ids) for index, ids in kept.items()}
+        sick = [card.index for card in inventory.cards if card.health is Health.UNHEALTHY]
+        kept = {**dict.fromkeys(sick, frozenset[str]()), **held}
+        # What a card does not offer any more: it is gone, or smaller than before.
+        beyond = {i: sorted(ids.difference(device_ids_of_card(i, units.get(i, 0)))) for i, ids in kept.items() if ids}
         more = sum(DEVICE_BYTES - ID_LENGTH + len(each) for ids in beyond.values() for each in ids)
         if list_bytes(units) + more > self._message_limit_bytes:  # Then the kubelet would refuse the whole list.
             beyond = {}
@@ -117,11 +116,6 @@ class WholeCardDeviceList(DeviceList):
         numa_nodes = dict.fromkeys(held) | {card.index: card.numa_node for card in inventory.cards}
         self.size = len(numa_nodes)
         return self._set_message(encode_whole_card_list(numa_nodes, open_to_all.union(held)))
-
-
-def _find_beyond(index: int, units: int, held: frozenset[str]) -> list[str]:
-    """The held ids of a card that it does not offer any more: it is gone, or smaller than before."""
-    return sorted(held.difference(device_ids_of_card(index, units))) if held else []
 
 
 def _encode_card(index: int, units: int, kept: frozenset[str] | None) -> bytes:

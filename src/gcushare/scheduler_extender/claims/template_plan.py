@@ -120,7 +120,7 @@ class TemplatePlan:
 
     def next_step(self, key: TemplateKey, now_s: float) -> DueStep | None:
         """What has to be done about a template, and when; None if nothing."""
-        wanted, found = self._is_wanted(key), self._existing.get(key)
+        wanted, found = key.namespace in self._opted_in and bool(self._users.get(key)), self._existing.get(key)
         if found is None:
             self._unused_since.pop(key, None)
             if not wanted:
@@ -165,9 +165,6 @@ class TemplatePlan:
                 del self._users[key]
         for key in before ^ named:
             self._mark(key)
-
-    def _is_wanted(self, key: TemplateKey) -> bool:
-        return key.namespace in self._opted_in and bool(self._users.get(key))
 
     def _change_namespace(self, before: ObjectHead | None, after: ObjectHead | None) -> None:
         if before is None or after is None:

@@ -42,9 +42,8 @@ static int card_of(device_t device) { return (int)(intptr_t)device - 1; }
         if ((int)(card) >= card_total()) return NVML_ERROR_INVALID_ARGUMENT;      \
     } while (0)
 
-static int total_at_init;
-int nvmlInit_v2(void) { GATE(NO_CARD); total_at_init = card_total(); return 0; }
-int nvmlInitWithFlags(unsigned int flags) { (void)flags; GATE(NO_CARD); total_at_init = card_total(); return 0; }
+int nvmlInitWithFlags(unsigned int flags) { (void)flags; GATE(NO_CARD); return 0; }
+int nvmlInit_v2(void) { GATE(NO_CARD); return 0; }
 int nvmlShutdown(void) { GATE(NO_CARD); return 0; }
 const char *nvmlErrorString(int code) { return code == 15 ? "GPU is lost" : "the library's words"; }
 
@@ -54,7 +53,7 @@ int nvmlSystemGetDriverVersion(char *text, unsigned int size) {
     return 0;
 }
 
-int nvmlDeviceGetCount_v2(unsigned int *count) { GATE(NO_CARD); *count = (unsigned int)total_at_init; return 0; }
+int nvmlDeviceGetCount_v2(unsigned int *count) { GATE(NO_CARD); *count = (unsigned int)card_total(); return 0; }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, device_t *device) {
     GATE(index);

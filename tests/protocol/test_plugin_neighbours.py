@@ -194,7 +194,7 @@ async def test_an_admin_who_divided_the_cards_has_both(name: str, vendor: Vendor
     async with next_to(name, vendor=vendor, other_systems=OtherSystems.ALLOW) as rig:
         await rig.start_plugin()
         await rig.until_allocatable(vendor.memory_resource, 128)
-        assert rig.problem("registration") == ""
+        await rig.until(lambda: not rig.problem("registration"), "it is registered")
 
 
 async def test_the_systems_of_other_vendors_are_no_obstacle() -> None:

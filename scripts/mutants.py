@@ -2,8 +2,8 @@
 
 A mutant is a small change of the source. It is killed if a test fails on it. Each group below is run with the tests of
 its modules, in a copy of the tree; of a group with a sample only so many mutants are tried, the same ones in every run
-of the same source. ``EXPLAINED`` names functions in which a change cannot affect any result, each with the reason. All
-other survivors count against the group's ``least_percent``.
+of the same source. ``EXPLAINED`` names functions in which a change cannot affect any result, each with the reason; nor
+can one in a call of the logger. All other survivors count against the group's ``least_percent``.
 
 The core takes about two minutes on two idle cores, each sample some ten. `--group kube` runs one group, `--sample`
 changes the size of the samples (0: every mutant), `--keep` reports the previous run.
@@ -273,6 +273,14 @@ def read_results(name: str) -> dict[str, str]:
     return dict(found)
 
 
+def is_of_the_log(name: str, mutant: str) -> bool:
+    """Whether a mutant changes a call of the logger alone."""
+    command = [str(Path(sys.executable).parent / "mutmut"), "show", mutant]
+    shown = subprocess.run(command, cwd=WORK / name, capture_output=True, text=True, check=False).stdout
+    changed = re.findall(r"^[-+](?![-+]{2} )\s*(.*)$", shown, re.MULTILINE)
+    return bool(changed) and all(line.startswith("logger.") for line in changed)
+
+
 def report(name: str, least_percent: float) -> bool:
     """Print a line per module and the survivors without explanation; returns whether enough mutants are killed."""
     counts: dict[str, Counter[str]] = {}
@@ -285,7 +293,7 @@ def report(name: str, least_percent: float) -> bool:
             counted["killed"] += 1
         elif outcome not in SURVIVED:
             counted["not run"] += 1
-        elif any(re.search(pattern, mutant) for pattern in EXPLAINED):
+        elif any(re.search(pattern, mutant) for pattern in EXPLAINED) or is_of_the_log(name, mutant):
             counted["explained"] += 1
         else:
             counted["survived"] += 1

@@ -65,10 +65,7 @@ _CHOICES = (
     Rule({keys.USE_CARDS: "s60,i20"}, preferred=frozenset({2, 3})),
     Rule({keys.USE_CARDS: STRONGEST}, preferred=frozenset({3})),
 )
-_OF_MEMORY = (
-    Rule({keys.CARD_POLICY: "spread"}),
-    Rule({keys.CARD_POLICY: "binpack"}),
-)
+_OF_MEMORY = (Rule({keys.CARD_POLICY: "spread"}), Rule({keys.CARD_POLICY: "binpack"}))
 _OF_ONE_CARD = (Rule({keys.MEMORY_LIMIT: "20"}, frozenset({3})),)
 _OF_WHOLE_CARDS = (Rule({keys.WHOLE_CARD_POLICY: "loose"}),)
 

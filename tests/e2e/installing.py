@@ -55,12 +55,7 @@ async def account_kubeconfig(control_plane: ControlPlane, account: str, *, on_no
         body = real_pod("holds-the-token", 0, nodeName=NODE, serviceAccountName=account)
         made = await control_plane.client.create(POD_OBJECTS, body, namespace="kube-system")
         metadata = made["metadata"]
-        asked["boundObjectRef"] = {
-            "kind": "Pod",
-            "apiVersion": "v1",
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        }
+        asked["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
     url = f"{control_plane.url}/api/v1/namespaces/kube-system/serviceaccounts/{account}/token"
     async with control_plane.http.post(url, json={"spec": asked}) as answer:
         document = await answer.json()

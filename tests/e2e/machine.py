@@ -41,11 +41,7 @@ class Machine:
     """The one node of a control plane, as long as it is entered; skips the test, when made, where it cannot serve."""
 
     def __init__(
-        self,
-        control_plane: ControlPlane,
-        feature_gates: Mapping[str, bool] | None = None,
-        *,
-        pod_groups: bool = False,
+        self, control_plane: ControlPlane, feature_gates: Mapping[str, bool] | None = None, *, pod_groups: bool = False
     ) -> None:
         need_root("to run containerd and a kubelet")
         self._kubelet = need_binaries("kubelet")["kubelet"]

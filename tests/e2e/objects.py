@@ -50,10 +50,7 @@ def pod(name: str, units: int, *, vendor: Vendor = ENFLAME, whole: int = 0, **sp
     limits = {vendor.memory_resource: str(units)} if units else {}
     limits |= {vendor.whole_card_resource: str(whole)} if whole else {}
     container = {"name": "main", "image": "example.invalid/image:1", "resources": {"limits": limits}}
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **spec},
-    }
+    return {"metadata": {"name": name}, "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **spec}}
 
 
 def card_of(pod: JsonObject, vendor: Vendor = ENFLAME) -> tuple[int, ...] | None:

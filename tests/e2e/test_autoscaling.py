@@ -23,9 +23,7 @@ def noted(scheduling: Scheduling, name: str) -> Mapping[str, str]:
 
 async def until_noted(scheduling: Scheduling, name: str, wanted: Mapping[str, str]) -> None:
     await scheduling.nodes.until(
-        lambda: noted(scheduling, name) == wanted,
-        f"{name} has {wanted}",
-        shown=lambda: str(noted(scheduling, name)),
+        lambda: noted(scheduling, name) == wanted, f"{name} has {wanted}", shown=lambda: str(noted(scheduling, name))
     )
 
 

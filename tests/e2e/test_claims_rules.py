@@ -84,10 +84,7 @@ async def test_whole_cards_are_not_shared_and_free_as_for_resources(cluster: Con
     [
         pytest.param("pods", made_of(memory("a", 9), memory("b", 7)), made_of(memory("a", 17)), id="pods"),
         pytest.param(
-            "pods",
-            made_of(memory("a", 32), cards="2"),
-            made_of(memory("a", 34), cards="2"),
-            id="of two cards",
+            "pods", made_of(memory("a", 32), cards="2"), made_of(memory("a", 34), cards="2"), id="of two cards"
         ),
         pytest.param("resourceclaims", claim("c", "16Gi"), claim("c", "17Gi"), id="claims"),
         pytest.param(

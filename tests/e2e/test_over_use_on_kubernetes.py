@@ -59,11 +59,7 @@ async def running_pod(control_plane: ControlPlane, name: str) -> AsyncIterator[P
     made = await control_plane.client.create(POD_OBJECTS, document, namespace="default")
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     await control_plane.client.patch(
-        POD_OBJECTS,
-        name,
-        Patch(PatchKind.MERGE, {"status": status}),
-        namespace="default",
-        subresource="status",
+        POD_OBJECTS, name, Patch(PatchKind.MERGE, {"status": status}), namespace="default", subresource="status"
     )
     yield PodRef(made["metadata"]["uid"], "default", name)
 

@@ -17,13 +17,7 @@ from random import Random, SystemRandom
 import pytest
 
 from gcushare_playground.picture import NotInTime, node_of, phase_of
-from tests.e2e.at_rest import (
-    find_preference_faults,
-    free_units,
-    has_room_for,
-    look_at,
-    recorded,
-)
+from tests.e2e.at_rest import find_preference_faults, free_units, has_room_for, look_at, recorded
 from tests.e2e.bursts import FOUR_MIXED, UNITS, BurstPod, draw_burst
 from tests.e2e.figures import Figures
 from tests.e2e.node_side import WHOLE, NodeSide, StartNode

@@ -195,12 +195,7 @@ def noted(annotations: dict[str, str | None]) -> dict[str, Any]:
             noted({SCALE_DOWN_DISABLED: None, KEPT_MARK: None}),
             200,
         ),
-        (
-            {SCALE_DOWN_DISABLED: "true", KEPT_MARK: "enflame"},
-            "/status",
-            noted({KEPT_MARK: "aliyun,enflame"}),
-            200,
-        ),
+        ({SCALE_DOWN_DISABLED: "true", KEPT_MARK: "enflame"}, "/status", noted({KEPT_MARK: "aliyun,enflame"}), 200),
         ({SCALE_DOWN_DISABLED: "false", KEPT_MARK: "enflame"}, "/status", noted({KEPT_MARK: None}), 200),
         ({SCALE_DOWN_DISABLED: "true"}, "/status", noted({KEPT_MARK: "enflame"}), 422),
         ({}, "", {"spec": {"taints": [OTHER_TAINT]}}, 200),

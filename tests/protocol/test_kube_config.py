@@ -235,6 +235,7 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path, authority_pem: str
     config = load(tmp_path, environ=environ)
     assert (config.server, config.namespace) == ("https://10.96.0.1:443", "kube-system")
     assert config.ssl is not None
+    assert len(config.ssl.get_ca_certs()) == 1
     assert await header_of(config) == "Bearer first"
     assert load(tmp_path, environ=environ, context="lab").server == "http://home:1"
 
@@ -257,7 +258,7 @@ async def test_a_rotated_token_is_read_again(tmp_path: Path) -> None:
     assert await credentials.header() == "Bearer token-two"
 
 
-@pytest.mark.parametrize("content", ["", "  \n", "two words", "a\nb", "\x00\xff"])
+@pytest.mark.parametrize("content", ["", "  \n", "two words", "a\nb", "\x00\xff", "a\x7f"])
 async def test_a_file_that_holds_no_token_is_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(ConfigError, match="has no token"):
         await TokenFile(write(tmp_path / "token", content)).header()

@@ -113,6 +113,14 @@ async def test_a_binding_that_waited_for_a_connection_in_vain_was_not_sent_and_i
     assert len(server.heads) == 2
 
 
+async def test_a_server_says_when_to_come_again() -> None:
+    answer = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\n{}"
+    async with serving(answer) as server, KubeClient(server.config()) as client:
+        with pytest.raises(RetryableError) as refused:
+            await bind(client)
+    assert refused.value.delay_s == 7.0
+
+
 async def test_any_number_of_interim_answers_is_passed_over() -> None:
     interim = b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000
     async with serving(interim + CREATED) as server, KubeClient(server.config(), program="test") as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -313,7 +314,8 @@ async def test_a_login_program_is_ended_with_its_children_and_found_beside_a_kub
     script.chmod(0o755)
     config_of(tmp_path, "http://127.0.0.1:1", LoginProgram(tmp_path, "").user(command="./login"))
     with pytest.raises(ConfigError, match="did not answer within"):
-        await ask(find_api_server("kubeconfig"))
+        async with asyncio.timeout(30):
+            await ask(find_api_server("kubeconfig"))
 
 
 async def test_a_login_program_that_is_missing_is_named_with_its_hint(server: ScriptedServer, tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from gcushare.core.errors import RetryableError
-from gcushare.kube.election import LeaderElector, LeaseTimes, observe
+from gcushare.kube.election import LeaderElector, LeaseTimes, held_spec, observe
 from gcushare.scheduler_extender.leadership import ReplicaLeadership
 from gcushare.wire.objects import Lease, LeaseSpec
 from tests.unit.kube_lease import Contender, LeaseAccess, LeaseWorld
@@ -203,6 +204,13 @@ async def test_at_most_one_leads_in_any_order_of_faults(seed: int) -> None:
 def test_times_that_could_make_two_leaders_are_refused(times: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="duration_s"):
         LeaseTimes(*times)
+
+
+def test_a_renewal_keeps_the_moment_at_which_the_lease_was_taken() -> None:
+    times, now = LeaseTimes(15, 10, 2), datetime(2026, 1, 1, tzinfo=UTC)
+    taken = held_spec(None, "a", times, now)
+    renewed = held_spec(taken, "a", times, now + timedelta(seconds=2))
+    assert taken.renew_time == taken.acquire_time == renewed.acquire_time != renewed.renew_time
 
 
 def test_an_unchanged_record_keeps_the_time_it_was_first_seen() -> None:

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RetryableError
 from gcushare.kube.errors import AlreadyExistsError, UnknownOutcomeError
-from gcushare.kube.events import EventRecorder, RecorderLimits
+from gcushare.kube.events import MAX_MESSAGE_BYTES, EventRecorder, RecorderLimits, about_pod
 from gcushare.wire.objects import Event, ObjectReference
 from tests.played_api import Asked, PlayedApi
 from tests.running import running
 from tests.unit.kube_time import VirtualTime
 
-POD = ObjectReference(kind="Pod", namespace="ns", name="train", uid="uid-1")
+POD = about_pod(PodRef("uid-1", "ns", "train"))
 NODE = ObjectReference(kind="Node", name="node-1", uid="node-1")
 
 
@@ -83,13 +84,19 @@ async def test_an_event_is_posted_with_everything_kubectl_shows() -> None:
     async with desk() as here:
         await here.record("card 3 of node-1", "CardAssigned", warning=True)
         (event,) = here.server.events.values()
-        assert event.involved_object == POD
+        assert event.involved_object == ObjectReference("v1", "Pod", "train", "ns", "uid-1")
         assert (event.type, event.count) == ("Warning", 1)
         assert here.server.shown == [("CardAssigned", "card 3 of node-1", 1)]
         assert (event.metadata.namespace, event.metadata.name.partition(".")[0]) == ("ns", "train")
         assert (event.source.component, event.source.host) == ("gcushare-test", "node-1")
         assert (event.reporting_component, event.reporting_instance) == ("gcushare-test", "node-1")
         assert event.first_timestamp == event.last_timestamp == "2026-01-01T00:16:40Z"
+
+
+async def test_a_long_message_is_cut_between_characters() -> None:
+    async with desk() as here:
+        await here.record("x" + "é" * MAX_MESSAGE_BYTES)
+        assert len(here.server.shown[0][1].encode()) in (MAX_MESSAGE_BYTES - 1, MAX_MESSAGE_BYTES)
 
 
 async def test_repeats_within_a_minute_are_counted_in_the_next_post() -> None:

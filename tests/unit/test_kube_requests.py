@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gcushare.cluster.watch_handlers import NodeHandler
+from gcushare.core.assignments import PodRef
 from gcushare.core.errors import ForbiddenError, GcushareError, NotFoundError, RemoteContractError, RetryableError
 from gcushare.core.units import parse_memory_unit
 from gcushare.device_plugin.claims.slice_publisher import SlicePublisher
@@ -30,6 +31,7 @@ from gcushare.kube.errors import (
     describe,
     error_of_answer,
 )
+from gcushare.kube.patches import eviction
 from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplateKey, TemplatePlan
 from gcushare.vendors import ENFLAME
@@ -351,3 +353,8 @@ def test_only_so_many_deleted_objects_are_remembered() -> None:
     for uid in ("a", "b", "c"):
         gone.add(uid)
     assert [uid in gone for uid in ("a", "b", "c")] == [False, True, True]
+
+
+def test_an_eviction_is_of_exactly_this_pod() -> None:
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"}}
+    assert eviction(PodRef("u", "ns", "p"), "v1")["deleteOptions"] == options

@@ -13,7 +13,7 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire.annotations import CARDS, CORRECTED, PodRecord
 from gcushare.wire.contracts import STARTUP_TAINT
 from gcushare_playground.apiserver.faults import FailBefore, Fault
-from tests.api_objects import an_object
+from tests.api_objects import an_object, delete
 from tests.builders import card
 from tests.extender_objects import pod_document
 from tests.protocol.inspect_rig import SERVICE, Cluster, a_node, bound_pod, cluster, extender_of, in_namespace
@@ -195,6 +195,18 @@ async def test_a_pod_that_asks_in_other_words_is_told_the_right_ones(
     text = " ".join((ran.out + ran.err).split())
     assert said in text
     assert "add a node" not in text
+
+
+async def test_pods_that_are_placed_no_more_are_told_why_and_do_not_wait(seen: Cluster) -> None:
+    refused, leaving = pod_document("refused", 4, node="node-1", phase="Failed"), pod_document("leaving", 4)
+    refused["status"] |= {"reason": "UnexpectedAdmissionError", "message": "no room on card 0"}
+    leaving["metadata"]["finalizers"] = ["example.com/keeps"]
+    seen.put(refused, leaving)
+    delete(seen.api, "Pod", "leaving")
+    said = (await seen.call("explain", "refused")).out + (await seen.call("explain", "leaving", "--source=api")).out
+    assert "the pod has ended (Failed: UnexpectedAdmissionError: no room on card 0)" in said
+    assert "the pod is being deleted, and is placed no more" in said
+    assert "leaving" not in (await seen.call("-o", "json", "--source=api")).out
 
 
 async def test_a_gated_pod_is_told_which_gate_it_waits_for(seen: Cluster) -> None:

@@ -77,14 +77,9 @@ class PodFacts:
     unplaced: int = 0
 
     @property
-    def is_ending(self) -> bool:
-        """Whether its deletion was asked for."""
-        return self.state == _ENDING
-
-    @property
     def is_waiting(self) -> bool:
-        """Whether no node was chosen yet."""
-        return not self.node
+        """Whether a node is still to be chosen."""
+        return not self.node and self.state != _ENDING
 
     @property
     def has_unknown_cards(self) -> bool:
@@ -196,7 +191,8 @@ class ClusterSnapshot(ClusterView):
     def waiting(self) -> list[PodFacts]:
         """Pods without a node, oldest first; those that the extender is binding this moment are not among them.
 
-        Nor are those that ask for whole cards while no node serves any: they wait for another plugin.
+        Nor are those that are being deleted, nor those that ask for whole cards while no node serves any: they wait for
+        another plugin.
         """
         nodes = [node for node in self.ledger.nodes.values() if node.known]
         ours = any(node.serves_whole or node.serves_claims for node in nodes)

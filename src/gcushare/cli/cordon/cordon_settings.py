@@ -18,7 +18,7 @@ class CordonSettings:
     card: str = setting(
         parsers.text("INDEX|UUID", accepted="a card's index or uuid"),
         argument=True,
-        help="The card, as `kubectl inspect` shows it. The Node then names its uuid, which stays with it.",
+        help="The card, as `kubectl inspect` shows it: 0 for GPU0. The Node then names its uuid, which stays with it.",
     )
     vendor: str | None = optional_setting(
         parsers.optional(parsers.one_of(*VENDORS_BY_NAME), "whichever has the card"),

@@ -115,8 +115,11 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
             f"pod {found.key} asks for no {vendor.memory_resource} and no {vendor.whole_card_resource}: nothing of it "
             f"is decided here; its phase is {found.status.phase!r}{hints}"
         )
+    if found.is_being_deleted and not found.is_bound:
+        return _explain_refused(vendor, found, "the pod is being deleted, and is placed no more")
     if is_finished(found):
-        return _explain_refused(vendor, found, f"the pod has ended ({found.status.phase}) and holds nothing any more")
+        how = ": ".join(filter(None, (found.status.phase, found.status.reason, found.status.message)))
+        return _explain_refused(vendor, found, f"the pod has ended ({how}) and holds nothing any more")
     if found.is_bound:
         return await _explain_bound(reader, vendor, figures, found, is_claim=claimed is not None)
     explained = await _explain_unbound(reader, vendor, figures, found, request, is_claim=claimed is not None)

@@ -166,7 +166,7 @@ def _waiting_kinds(snapshot: ClusterSnapshot, pods: Iterable[Pod], only: str) ->
         packing.PodKind(facts.request, pod_amounts(asking), asking.spec.node_rules)
         for facts in snapshot.waiting()
         if facts.request is not None and not facts.nominated and (asking := ungated.get(facts.ref.uid)) is not None
-        if not (facts.problem or facts.is_ending)
+        if not facts.problem
         if only in ("", facts.ref.namespace, str(facts.ref))
     )
     if "/" in only and not kinds:

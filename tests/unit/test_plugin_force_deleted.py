@@ -170,7 +170,7 @@ async def test_what_only_a_checkpoint_names_as_the_plugin_starts_is_closed_for_a
     for closed in ({0, 1}, {0, 1}, {1}):
         await reconciler.check()
         assert (in_use(store), store.held_units()) == ((closed, set()), {1: 4}), "a static pod may have no mirror"
-        world.now_s += 600 + KILL_MARGIN_S + 1
+        world.now_s += 30 + KILL_MARGIN_S + 1
 
 
 def test_a_closed_card_says_to_which_use_for_which_pod_and_until_when() -> None:

@@ -19,6 +19,7 @@ from gcushare.device_plugin.pods.annotation_diff import RecordWrite
 from gcushare.device_plugin.pods.force_deleted import KILL_MARGIN_S
 from gcushare.device_plugin.pods.holdings import PodHoldings
 from gcushare.device_plugin.pods.pod import (
+    DEFAULT_GRACE_S,
     PodEntry,
     PodState,
     UnreadablePod,
@@ -219,7 +220,8 @@ class PodStore(PodHoldings):
         """Keep the cards of pods closed that a checkpoint names, and that were gone when the pods were first listed.
 
         The kubelet names pods that have ended until it admits the next one, and on a full node none may come. Or such a
-        pod was deleted by force and still runs. Not a static pod, whose uid is no UUID: it runs without its mirror too.
+        pod was deleted by force and still runs; how long is not known, and most such pods have ended by themselves. Not
+        a static pod, whose uid is no UUID: it runs without its mirror too.
         """
         if not self.is_to_compare:
             return
@@ -231,7 +233,7 @@ class PodStore(PodHoldings):
             if is_unknown and cards <= closed[is_whole]:
                 self.ended[uid] = None  # The plugin before had closed them: their time does not begin again.
             elif is_unknown:
-                self.gone.add(PodRef(uid, "uid", uid), cards, is_whole=is_whole, grace_s=self._longest_wait_s)
+                self.gone.add(PodRef(uid, "uid", uid), cards, is_whole=is_whole, grace_s=DEFAULT_GRACE_S)
 
     def find_unrecorded(self, now_s: float) -> None:
         """Find the holders of cards that no pod's record names, in the kubelet's allocations as they were read last."""

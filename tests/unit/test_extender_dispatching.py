@@ -64,6 +64,7 @@ class TestForged:
             pytest.param(pod_document("ghost", 4), "pod default/ghost does not exist", id="no such pod"),
             pytest.param(pod_document("a", 4, uid="other"), "it is another pod", id="another uid"),
             pytest.param(pod_document("bound", 4), "is bound to node 'gcu' already", id="a pod that has a node"),
+            pytest.param(pod_document("leaving", 4), "is being deleted, and is placed no more", id="a deleted pod"),
         ],
     )
     async def test_a_pod_that_is_not_as_the_body_says_passes_no_filter(
@@ -73,7 +74,8 @@ class TestForged:
         state = state_of(a_node("gcu", 16))
         filters = FilterService(state, named=NamedNodes(20), refusals=refused.append)
         bound = a_pod("bound", 4, node="gcu", record=on_card(0, 4))
-        here = Caller(Cluster(a_pod("a", 4), bound), state, filters=filters, seen=seen)
+        leaving = a_pod("leaving", 4, deletionTimestamp="2026-01-01T00:00:00Z")
+        here = Caller(Cluster(a_pod("a", 4), bound, leaving), state, filters=filters, seen=seen)
 
         assert words in (await here.filter(document, "gcu"))["Error"]
         meta = document["metadata"]

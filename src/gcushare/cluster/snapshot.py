@@ -78,8 +78,8 @@ class PodFacts:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a node is still to be chosen."""
-        return not self.node and self.state != _ENDING
+        """Whether no node was chosen yet."""
+        return not self.node
 
     @property
     def has_unknown_cards(self) -> bool:

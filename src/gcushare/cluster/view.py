@@ -198,8 +198,8 @@ class ClusterView:
             assignment = self.claims.find(uid) or self._read_bound(pod)
             self._count(uid, assignment)
             self._update_bound(pod, assignment)
-        elif is_finished(pod):
-            self.pod_deleted(uid)
+        elif is_finished(pod) or pod.is_being_deleted:
+            self.pod_deleted(uid)  # No node is chosen for it any more, however long a finalizer keeps its object.
         else:
             if uid in self.bound:
                 self._release(uid)  # The server's store was restored to before its Binding.
@@ -243,7 +243,7 @@ class ClusterView:
     # What else a reader needs of a pod
 
     def _update_unbound(self, pod: Pod, claimed: PodRequest | None) -> None:
-        """Update an unfinished pod without a node; ``claimed`` is what it asks for by claims, None for nothing."""
+        """Update a pod that waits for a node; ``claimed`` is what it asks for by claims, None for nothing."""
 
     def _update_bound(self, pod: Pod, assignment: Assignment | None) -> None:
         """Update a pod with a node after the ledger; ``assignment`` is what it holds, None for nothing."""

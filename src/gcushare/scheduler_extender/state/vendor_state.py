@@ -250,8 +250,6 @@ class VendorState(ClusterView):
             return
         try:
             request = read_scheduling_request(pod, self.vendor, self.policies)
-            if request is not None and pod.is_being_deleted:
-                raise Refused("the pod is being deleted, and is placed no more")
         except (RemoteContractError, Refused) as error:
             self._wholes_wait_in.pop(uid, None)
             self.nominations.forget(uid)

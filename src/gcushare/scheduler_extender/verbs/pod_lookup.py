@@ -148,7 +148,7 @@ async def read_unbound(client: KubeClient, ref: PodRef, *, timeout_s: float) -> 
     """Read a pod that is to be bound.
 
     Raises:
-        Refused: the pod does not exist, another one has its name, or it is bound already.
+        Refused: the pod does not exist, another one has its name, it is bound already, or it is being deleted.
         GcushareError: the API server cannot be reached.
     """
     try:
@@ -159,4 +159,6 @@ async def read_unbound(client: KubeClient, ref: PodRef, *, timeout_s: float) -> 
         raise Refused(f"pod {ref} has uid {pod.metadata.uid!r}, not {ref.uid!r}: it is another pod")
     if pod.is_bound:
         raise Refused(f"pod {ref} is bound to node {pod.spec.node_name!r} already")
+    if pod.is_being_deleted:
+        raise Refused(f"pod {ref} is being deleted, and is placed no more")
     return pod

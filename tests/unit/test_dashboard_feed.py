@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gcushare.cluster.watch_handlers import ClaimHandler, NodeHandler, PodHandler
@@ -178,6 +178,7 @@ async def test_the_snapshot_has_every_node_by_name_and_every_waiting_pod() -> No
 
 
 @given(STREAMS, st.lists(st.integers(1, 9), min_size=1, max_size=12))
+@example([("pod", "a", 8, 0), ("lose", "claims", 0, 0), ("claim", "x", 0, 0)], [1])
 def test_a_reader_that_follows_the_changes_sees_what_a_new_reader_is_shown(
     stream: list[Step], pauses: list[int]
 ) -> None:

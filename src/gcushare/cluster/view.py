@@ -7,7 +7,7 @@ what else they need of the objects (``_update_unbound``, ``_update_bound``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from gcushare.core.assignments import Assignment
 from gcushare.core.cards import SERVES_CLAIMS, SERVES_MEMORY, SERVES_WHOLE
@@ -149,15 +149,13 @@ class ClusterView:
         was_known, changed = self.claims.knows(claim), self.claims.update(claim)
         self._count_claims(changed)
         if changed or not was_known:  # Its author may touch it at any rate, with thousands of pods that name it.
-            for pod in self.claims.pods_naming(claim.metadata.uid):
-                self._update_pod(pod)
+            self._update_pods(self.claims.pods_naming(claim.metadata.uid))
 
     def claim_deleted(self, uid: str) -> None:
         """Remove a claim that is gone; repeatable."""
         pods = self.claims.pods_naming(uid)
         self._count_claims(self.claims.remove(uid))
-        for pod in pods:
-            self._update_pod(pod)
+        self._update_pods(pods)
 
     def claims_retained(self, uids: frozenset[str], version: str) -> None:
         """Remove every claim but ``uids``, which are all that existed at ``version``."""
@@ -189,6 +187,11 @@ class ClusterView:
 
     def _known_pods(self) -> set[str]:
         return self.bound.keys() | self.claims.noted_pods
+
+    def _update_pods(self, pods: Sequence[Pod]) -> None:
+        """Update unbound pods whose claim came, changed or went: no event of theirs says so."""
+        for pod in pods:
+            self._update_pod(pod)
 
     def _update_pod(self, pod: Pod) -> None:
         uid = pod.metadata.uid

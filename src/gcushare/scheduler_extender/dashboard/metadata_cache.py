@@ -65,8 +65,8 @@ class MetadataCache:
         holders = [state for state in self._states if uid in state.bound]
         if waiting is None and not holders:
             self.pod_deleted(uid)
-            if any(uid in state.unserved for state in self._states):
-                self.pods[uid] = _metadata_of(pod, waits=True)  # It is shown from when a node serves whole cards.
+            if any(uid in state.unserved or uid in state.claims.noted_pods for state in self._states):
+                self.pods[uid] = _metadata_of(pod, waits=True)  # It is shown once a node or a claim makes it wait.
             return
         metadata = _metadata_of(pod, waits=waiting is not None)
         is_new = self.pods.get(uid) != metadata
@@ -94,7 +94,7 @@ class MetadataCache:
         return next((waiting for waiting in found if waiting is not None), None)
 
     def _on_moved(self, uids: Iterable[str]) -> None:
-        """Update pods that began or ceased to wait for us, because nodes began or ceased to serve whole cards."""
+        """Update pods that may have begun or ceased to wait for us, because of a node or a claim."""
         for uid in uids:
             if (waiting := self._find_waiting(uid)) is None:
                 self._waiting.pop(uid, None)

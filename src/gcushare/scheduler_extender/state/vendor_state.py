@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from gcushare.cluster.view import ClusterView
@@ -143,7 +143,7 @@ class VendorState(ClusterView):
             listener(wholes)
 
     def listen_moved(self, listener: Callable[[Iterable[str]], None]) -> None:
-        """Call ``listener`` with uids of pods that wait for another program now: no pod's event reports that."""
+        """Call ``listener`` with uids of pods that may wait for another program now: no pod's event reports that."""
         self._move_listeners.append(listener)
 
     @property
@@ -189,6 +189,11 @@ class VendorState(ClusterView):
                 self._stop_waiting(uid)
             else:
                 self.pod_deleted(uid)
+
+    def _update_pods(self, pods: Sequence[Pod]) -> None:
+        super()._update_pods(pods)
+        for listener in self._move_listeners:
+            listener([pod.metadata.uid for pod in pods])
 
     def _doubt(self, pod: Pod, problem: str) -> None:
         uid = pod.metadata.uid

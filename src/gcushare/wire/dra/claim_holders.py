@@ -8,7 +8,7 @@ for is still taken from its card: it counts under its own name and uid until it 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -175,9 +175,9 @@ class ClaimHolders:
                 del self._naming[key]
 
     @property
-    def noted_pods(self) -> frozenset[str]:
+    def noted_pods(self) -> Set[str]:
         """The uids of the pods that were noted."""
-        return frozenset(self._named_by)
+        return self._named_by.keys()
 
     def pods_naming(self, uid: str) -> list[Pod]:
         """The pods that were noted and name this claim; none for a claim that has nothing of ours."""

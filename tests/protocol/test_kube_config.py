@@ -175,7 +175,8 @@ def test_an_authority_may_be_written_in_lines(tmp_path: Path, authority_pem: str
 
 def test_null_is_as_absent_as_for_kubectl(tmp_path: Path) -> None:
     document = kubeconfig(cluster={"insecure-skip-tls-verify": None, "proxy-url": None}, user={"exec": None})
-    document["users"] += [{"name": "none", "user": None}, {"name": "absent"}]
+    sloppy = {"exec": {"command": "x", "env": [{"name": "AWS_PROFILE"}]}}
+    document["users"] += [{"name": "none", "user": None}, {"name": "absent"}, {"name": "sloppy", "user": sloppy}]
     document["clusters"].append({"name": "other", "cluster": None})
     config = load(tmp_path, kubeconfig=write(tmp_path / "config", document))
     assert (config.namespace, config.proxy) == ("team", None)
@@ -205,6 +206,7 @@ def test_a_line_that_is_no_yaml_is_not_quoted(tmp_path: Path) -> None:
         pytest.param({}, None, id="no credentials"),
         pytest.param({"token": "abc"}, "Bearer abc", id="token"),
         pytest.param({"username": "u", "password": "p"}, "Basic dTpw", id="password"),
+        pytest.param({"username": "", "password": "", "token": ""}, None, id="empty words"),
         pytest.param(
             {"tokenFile": "token", "token": "not this"}, "Bearer from-file", id="token file, next to its kubeconfig"
         ),

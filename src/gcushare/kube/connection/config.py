@@ -164,7 +164,7 @@ def _credentials(resolved: ResolvedContext, context: ssl.SSLContext | None, cloc
     """Choose credentials as kubectl does: a token file, else a token, else a password, else a program.
 
     Raises:
-        ConfigError: the token is malformed, or there is only an ``auth-provider``, which kubectl refuses since 1.26.
+        ConfigError: the token is malformed, or there is only an ``auth-provider``.
     """
     user, directory = resolved.user.value, resolved.user.file.parent
     where = f"user {resolved.user_name!r} of {resolved.where}"
@@ -175,8 +175,8 @@ def _credentials(resolved: ResolvedContext, context: ssl.SSLContext | None, cloc
         if any(not 32 <= ord(char) < 127 for char in token):
             raise ConfigError(f"the token of {where} contains invalid characters (a line break?)")
         return FixedHeader(f"Bearer {token}")
-    if user.username is not None and user.password is not None:
-        pair = base64.b64encode(f"{user.username}:{user.password}".encode()).decode()
+    if user.username:
+        pair = base64.b64encode(f"{user.username}:{user.password or ''}".encode()).decode()
         return FixedHeader(f"Basic {pair}")
     if user.exec is not None:
         cluster: dict[str, Any] = {}
@@ -193,8 +193,8 @@ def _credentials(resolved: ResolvedContext, context: ssl.SSLContext | None, cloc
     if user.auth_provider is not None:
         name = user.auth_provider.get("name")
         raise ConfigError(
-            f"{where}: auth-provider {name!r} is not supported, nor is it by kubectl since 1.26: use its successor, a "
-            "credential program under exec, such as kubelogin or gke-gcloud-auth-plugin"
+            f"{where}: auth-provider {name!r} is not supported: use its successor, a credential program under exec, "
+            "such as kubelogin or gke-gcloud-auth-plugin"
         )
     return FixedHeader()
 

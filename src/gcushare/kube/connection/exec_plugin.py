@@ -36,15 +36,15 @@ _EARLY = timedelta(seconds=60)
 class EnvEntry(msgspec.Struct, frozen=True):
     """A variable that the kubeconfig sets for the program."""
 
-    name: str
-    value: str
+    name: str = ""
+    value: str = ""
 
 
 class ExecSpec(msgspec.Struct, frozen=True, rename="camel"):
     """The program and its arguments."""
 
-    command: str
-    api_version: str
+    command: str = ""
+    api_version: str = ""
     args: tuple[str, ...] | None = None
     env: tuple[EnvEntry, ...] | None = None
     install_hint: str | None = None

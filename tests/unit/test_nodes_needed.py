@@ -48,7 +48,7 @@ def test_what_present_nodes_hold_needs_no_node_and_changes_nothing_there() -> No
     present = node("node-1", 16, 16)
     counted = NodeCount({wants(asks(8)): 6})
     counted.use_present(present, FREE, NO_PLACE)
-    assert (counted.fit_now, counted.left) == (4, [(wants(asks(8)), 2)])
+    assert (counted.fit_now, counted.left, counted.filled) == (4, [(wants(asks(8)), 2)], {"node-1"})
     assert (present.used, present.assignments) == (0, {})
     assert need(counted, empty_like(present)) == NodesNeeded(nodes=1, pods=2)
 
@@ -129,8 +129,8 @@ class TestClasses:
     def test_a_scaler_keeps_what_is_in_use_unless_more_is_needed(self) -> None:
         used, idle = node("a", 16), node("b", 16)
         used.add(held("holder", "a", (0, 4)))
-        assert describe_class("1x16", NodesNeeded(), [used, idle]).wanted == 1
-        assert describe_class("1x16", NodesNeeded(nodes=2, pods=2), [used, idle]).wanted == 4
+        assert describe_class("1x16", NodesNeeded(), [used, idle], {"b"}).wanted == 2
+        assert describe_class("1x16", NodesNeeded(nodes=2, pods=2), [used, idle], ()).wanted == 4
 
 
 @pytest.mark.slow

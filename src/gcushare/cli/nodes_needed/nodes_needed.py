@@ -6,7 +6,7 @@ Reads only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -114,8 +114,9 @@ def count_pending(
     spare = _SpareAmounts(nodes, pods)
     kinds = _waiting_kinds(snapshot, pods, only)
     room, states = packing.NodeCount(kinds + added), snapshot.ledger.nodes
-    for name, facts in sorted(snapshot.node_facts.items()):
-        if name in states and facts.takes_pods:
+    # Nodes with pods first: of the others as few as possible are kept.
+    for name in sorted(snapshot.node_facts.keys() & states, key=lambda name: (not states[name].assignments, name)):
+        if snapshot.node_facts[name].takes_pods:
             room.use_present(states[name], spare.left(name, spare.taken), snapshot.places[name])
     classes, found = packing.NodeClasses(), []
     for state in states.values():
@@ -128,7 +129,7 @@ def count_pending(
             spare.left(alike[0].name, spare.stays) if alike else packing.ANY_AMOUNTS,
             [packing.place_like(snapshot.places[each.name]) for each in models],
         )
-        found.append(describe_class(name, need, alike))
+        found.append(describe_class(name, need, alike, room.filled))
     return NodesNeededDocument(1, room.pods, room.fit_now, room.left_out, tuple(found))
 
 
@@ -174,9 +175,11 @@ def _waiting_kinds(snapshot: ClusterSnapshot, pods: Iterable[Pod], only: str) ->
     return kinds
 
 
-def describe_class(name: str, need: packing.NodesNeeded, present: Sequence[NodeState]) -> ClassNeedDocument:
-    """Describe what was counted for a class that has these nodes."""
-    used = sum(bool(node.assignments) for node in present)
+def describe_class(
+    name: str, need: packing.NodesNeeded, present: Sequence[NodeState], filled: Collection[str]
+) -> ClassNeedDocument:
+    """Describe what was counted for a class that has these nodes; pods that wait fit on those ``filled``."""
+    used = sum(bool(node.assignments) or node.name in filled for node in present)
     wanted = len(present) + need.nodes if need.nodes else used
     return ClassNeedDocument(name, need.nodes, need.pods, need.too_large, len(present), wanted)
 

@@ -76,7 +76,7 @@ class NodeCount:
     """Counts for one moment: give it every present node, then ask about each class of new nodes.
 
     ``waiting`` counts the pods by kind. ``left_out`` are the pods of kinds above ``MAX_KINDS``; ``left`` are those
-    that no present node has taken yet, by kind, the largest first.
+    that no present node has taken yet, by kind, the largest first; ``filled`` names the present nodes that took some.
     """
 
     def __init__(self, waiting: Mapping[PodKind, int]) -> None:
@@ -84,6 +84,7 @@ class NodeCount:
         self.pods = sum(waiting.values())
         self.left_out = self.pods - sum(pods for _, pods in counted)
         self.left = sorted(counted, key=lambda item: item[0]._size)
+        self.filled = set[str]()
 
     @property
     def fit_now(self) -> int:
@@ -93,7 +94,9 @@ class NodeCount:
     def use_present(self, node: NodeState, spare: Amounts, place: NodePlace) -> None:
         """Place pods on a present node, which is not changed. Its pods leave ``spare`` CPU and memory."""
         wanted = [(kind, pods if kind.may_run_on(place) else 0) for kind, pods in self.left]
-        self.left = _subtract(self.left, _fill(node, spare, wanted), 1)
+        if any(placed := _fill(node, spare, wanted)):
+            self.filled.add(node.name)
+        self.left = _subtract(self.left, placed, 1)
 
     def count_new(self, empty: NodeState, spare: Amounts, places: Collection[NodePlace]) -> NodesNeeded:
         """Place the rest on nodes like an empty one; if there are ``places``, the pods that may run on one of them."""

@@ -40,19 +40,21 @@ def add_plugin(found: Cluster, node: str, answer: str) -> None:
 
 async def test_grants_are_shown_with_what_is_used_and_a_card_over_its_grants_is_named(tmp_path: Path) -> None:
     async with cluster(tmp_path) as found:
-        found.put(a_node("node-1", 16, 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 1, 8))
-        add_plugin(found, "node-1", using(3.5, 11.0))
+        found.put(a_node("node-1", 16, 16, 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 1, 8))
+        found.put(bound_pod("full", "node-1", 2, 16))
+        add_plugin(found, "node-1", using(3.5, 11.0, 16.9))
         ran = await found.call("top")
         assert ran.code == 0
         assert ran.lines[1].split() == ["node-1", "0", "4.0", "3.5", "16.0", "-", "61°C", "-", "1"]
         assert ran.lines[2].split()[:9] == ["node-1", "1", "8.0", "11.0", "16.0", "-", "61°C", "-", "1"]
         assert ran.lines[2].endswith("over by 3.0: default/b")
-        assert ran.lines[3].startswith("1 card holds more than its pods were granted")
+        assert ran.lines[4].startswith("1 card holds more than its pods were granted")
         assert "note: what each pod uses is not reported: start the device plugin with --pod-use" in ran.err
         document = (await found.call("top", "-o", "json")).document
         assert [(card["usedBytes"], card["over"]) for card in document["cards"]] == [
             (int(3.5 * GIB), False),
             (11 * GIB, True),
+            (int(16.9 * GIB), False),
         ]
 
 
@@ -170,7 +172,7 @@ async def measured(tmp_path: Path) -> AsyncIterator[Cluster]:
         )
         holders = (
             *(seen("web-1", 0, 8, 1.5, 70), seen("web-2", 1, 8, 2.5, 30)),
-            *(seen("notebook", 0, 8, 7.9, 48), seen("batch-1", 1, 8, 1.0, 3)),
+            *(seen("notebook", 0, 8, 31, 48), seen("batch-1", 1, 8, 1.0, 3)),
         )
         add_plugin(found, "node-1", using(9.4, 3.5, pods=holders))
         yield found
@@ -193,7 +195,7 @@ async def test_programs_get_numbers_and_null_for_what_is_not_known_yet(measured:
     assert [(each["workload"], each["suggestedUnits"], each["freedBytes"]) for each in document["workloads"]] == [
         ("Deployment default/web", 3, 10 * GIB),
         ("Job default/batch", None, 0),
-        ("Pod default/notebook", 10, -2 * GIB),
+        ("Pod default/notebook", 32, -24 * GIB),
     ]
     assert (await measured.call("rightsize", "-o", "json", "-n", "other")).document["workloads"] == []
     refused = await measured.call("rightsize", "-o", "wide")

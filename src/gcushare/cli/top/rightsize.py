@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -66,6 +67,9 @@ def size_workloads(summary: Summary, rows: Iterable[PodUseRow], now: datetime, n
     """Size the workloads whose pods hold cards, those first that would free most; ``namespace`` None for all."""
     refs = {str(pod.ref): pod.ref for pod in summary.snapshot.pods.values()}
     units = {node.name: node.state.unit for node in summary.nodes}
+    largest = Counter[MemoryUnit | None]()
+    for node in summary.nodes:
+        largest[node.state.unit] = max(largest[node.state.unit], *(card.total for card in node.state.cards.values()), 0)
     groups: dict[tuple[str, int, MemoryUnit], dict[str, list[PodUseRow]]] = {}
     by_pod: dict[str, list[PodUseRow]] = {}
     for row in rows:
@@ -76,7 +80,7 @@ def size_workloads(summary: Summary, rows: Iterable[PodUseRow], now: datetime, n
         if unit is not None and namespace in (None, refs[pod].namespace):
             groups.setdefault((workload_of(refs[pod]), len(held), unit), {})[pod] = held
     found = [
-        _size(name, cards, unit, [row for held in pods.values() for row in held], len(pods), now)
+        _size(name, cards, unit, [row for held in pods.values() for row in held], len(pods), largest[unit], now)
         for (name, cards, unit), pods in groups.items()
     ]
     return sorted(found, key=lambda each: (-each.freed_bytes, each.workload, each.cards))
@@ -90,13 +94,15 @@ def workload_of(pod: PodRef) -> str:
     return f"{kind} {pod.namespace}/{name}"
 
 
-def _size(name: str, cards: int, unit: MemoryUnit, rows: Sequence[PodUseRow], pods: int, now: datetime) -> Sizing:
+def _size(
+    name: str, cards: int, unit: MemoryUnit, rows: Sequence[PodUseRow], pods: int, largest: int, now: datetime
+) -> Sizing:
     seen = [(now - datetime.fromisoformat(row.seen_since)).total_seconds() for row in rows if row.seen_since]
     highest = max(row.highest_bytes or 0 for row in rows)
     is_known = max(seen, default=0.0) >= LONG_ENOUGH_S and not any(row.shared_with for row in rows)
     granted, suggested = sum(row.granted_bytes for row in rows), None
     if is_known:
-        suggested = cards * max(1, math.ceil(highest * MARGIN / unit.bytes_of(1)))
+        suggested = cards * min(largest, max(1, math.ceil(highest * MARGIN / unit.bytes_of(1))))
     return Sizing(
         workload=name,
         pods=pods,

@@ -248,6 +248,10 @@ async def test_a_waiting_pod_is_explained_by_kinds_of_nodes(rig: PageRig, tab: T
     for part in ("14 GB in one card", "too little free memory", "best card: 12 GB free", "0/2 nodes are available"):
         assert part in words
 
+    rig.see(a_pod("in-mib", 3072, annotations={"gcushare.io/memory-unit": "MiB"}))
+    await tab.open("pod=enflame/default/in-mib")
+    await tab.until_text("#panel-body", "3 GB in one card")
+
 
 async def test_room_that_the_scheduler_did_not_ask_about_is_reported(rig: PageRig, tab: Tab) -> None:
     rig.see(*small_cluster(), a_pod("c", 10, node="node-2", record=on_card(0, 10)), a_pod("p", 9))
@@ -336,6 +340,7 @@ async def test_a_node_of_whose_units_the_kubelet_counts_none_is_pointed_out(rig:
     await tab.show(rig.url)
 
     assert await tab.text("#attention") == "1\nnode with capacity 0 in the kubelet"
+    assert await tab.text("#largest") == "—"
     await tab.click("#attention [data-kind=uncounted]")
     await tab.until_text("#panel-body", "no pod can come here")
 

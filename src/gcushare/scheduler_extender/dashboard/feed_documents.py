@@ -103,8 +103,9 @@ class PodDocument(PodMetadata, frozen=True, kw_only=True):
 class NodeDocument(Document, frozen=True):
     """A node of one vendor with its cards and pods. ``largest`` is the most that a new pod can get of one card.
 
-    A node that is cordoned or not ready gives new pods nothing; one with ``taints`` only gives to those that tolerate
-    them. ``serves`` is ``memory``, ``whole`` or ``both``. ``uncounted``: the kubelet counts none of the cards' units.
+    A node that is cordoned, not ready or ``uncounted`` gives new pods nothing; one with ``taints`` only gives to those
+    that tolerate them. ``serves`` is ``memory``, ``whole`` or ``both``. ``uncounted``: the kubelet counts none of the
+    cards' units.
     """
 
     vendor: str
@@ -130,7 +131,10 @@ class NodeDocument(Document, frozen=True):
 
 
 class WaitingDocument(Document, frozen=True):
-    """A pod without a node. ``problem``: why no node can grant it; ``scheduler``: kube-scheduler's message."""
+    """A pod without a node. ``problem``: why no node can grant it; ``scheduler``: kube-scheduler's message.
+
+    ``per_gib``: how many of its units are a GiB, if its author says it; 0: as its vendor's nodes count.
+    """
 
     vendor: str
     uid: str
@@ -139,6 +143,7 @@ class WaitingDocument(Document, frozen=True):
     created: str = ""
     priority: int = 0
     units: int = 0
+    per_gib: int = 0
     cards: int = 1
     whole: bool = False
     choosy: bool = False
@@ -197,7 +202,8 @@ def node_document(vendor: Vendor, node: NodeState, context: NodeContext) -> Node
     unit = node.unit or parse_memory_unit(vendor.default_unit)
     order = sorted(node.assignments.values(), key=lambda a: (a.assign_time_ns, a.pod.created, a.pod.uid))
     place, is_unready = context.metadata.place, context.metadata.unready
-    is_open = not (place.is_cordoned or is_unready)
+    is_uncounted = vendor.name in context.metadata.uncounted
+    is_open = not (place.is_cordoned or is_unready or is_uncounted)
     return NodeDocument(
         vendor=vendor.name,
         name=node.name,
@@ -208,7 +214,7 @@ def node_document(vendor: Vendor, node: NodeState, context: NodeContext) -> Node
         largest=node.largest_available if is_open else 0,
         empty_cards=is_open * sum(state.is_available_whole for state in node.cards.values()),
         serves="both" if len(node.modes) > 1 else "".join(node.modes),
-        uncounted=vendor.name in context.metadata.uncounted,
+        uncounted=is_uncounted,
         settling=node.is_unconfirmed,
         assumed_unit=node.unit is None,
         unready=is_unready,
@@ -234,6 +240,7 @@ def waiting_document(vendor: Vendor, waiting: WaitingPod, metadata: PodMetadata)
         created=pod.created,
         priority=pod.priority,
         units=request.units if request else 0,
+        per_gib=request.per_gib if request else 0,
         cards=request.cards if request else 1,
         whole=request.whole if request else False,
         choosy=request is not None and request.excludes_cards,

@@ -158,11 +158,11 @@ export class Panel {
     return [
       el("div", { class: "chips" }, isNever ? chip(t("state-never"), "bad") : chip(t("state-waiting"), "warn"), pod.choosy ? chip(t("asks-choosy")) : null),
       facts([
-        [t("asks"), askWords(pod, (units) => this.#bytesOf(pod.vendor, units))],
+        [t("asks"), askWords(pod, (units) => this.#bytesOf(pod, units))],
         [t("age"), pod.created ? age(this.cluster.ageOf(pod.created)) : ""],
         [t("owner"), pod.owner], [t("priority"), pod.priority ? count(pod.priority) : ""], ["UID", pod.uid],
       ]),
-      section(t("why"), explanationBlock(this.explanations.get(pod), { go: this.go, vendor: pod.vendor, bytesOf: (units, node) => this.#bytesOf(pod.vendor, units, node) })),
+      section(t("why"), explanationBlock(this.explanations.get(pod), { go: this.go, vendor: pod.vendor, bytesOf: (units, node) => this.#bytesOf(pod, units, node) })),
       pod.scheduler ? section(t("scheduler-says"), el("p", { class: "quote" }, pod.scheduler)) : null,
     ];
   }
@@ -173,18 +173,19 @@ export class Panel {
       .sort((a, b) => (b.priority ?? 0) - (a.priority ?? 0) || ((a.created ?? "") < (b.created ?? "") ? -1 : 1));
     const rows = pods.slice(0, this.rows).map((pod, place) => {
       const shown = pod.problem ? { summary: t("explain-refused", { problem: pod.problem }), bad: true }
-        : this.explanations.summary(pod, place, (units, node) => this.#bytesOf(pod.vendor, units, node));
+        : this.explanations.summary(pod, place, (units, node) => this.#bytesOf(pod, units, node));
       return el("li", {}, swatch(pod), podLink(pod, this.go), el("span", { class: "amount" }, pod.created ? age(this.cluster.ageOf(pod.created)) : ""),
-        el("p", { class: shown.bad ? "reason bad" : "reason" }, askWords(pod, (units) => this.#bytesOf(pod.vendor, units))),
+        el("p", { class: shown.bad ? "reason bad" : "reason" }, askWords(pod, (units) => this.#bytesOf(pod, units))),
         shown.summary ? el("p", { class: shown.bad ? "reason bad" : "reason" }, shown.summary) : null);
     });
     this.#fill(count(pods.length), t("waiting-title"), rows.length ? el("ul", { class: "rows" }, rows) : el("p", {}, t("no-waiting")), this.#more(pods.length));
   }
 
-  /** Units of the node that is named; without a name those of its vendor's first node: they agree wherever a pod could run. */
-  #bytesOf(vendor, units, name = "") {
+  /** Units of the node that is named; without a name those that the pod's author names, else those of its vendor's first node. */
+  #bytesOf({ vendor, perGib }, units, name = "") {
     const named = this.cluster.nodes.get(keyOf(vendor, name));
     if (named !== undefined) return units * named.unitBytes;
+    if (perGib) return units * 2 ** 30 / perGib;
     for (const node of this.cluster.nodes.values()) if (node.vendor === vendor) return units * node.unitBytes;
     return units * 2 ** 30;
   }

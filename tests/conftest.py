@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # A property holds however slow the machine is: hypothesis's own limits, 200 ms an example and a second for making ten,
-# fail on busy ones. 25 examples each time find what 50 would find one run later; a night tries 200. What decides whether
-# a change lands tries the same examples each time: it judges the change, and a failure is repeated by running it again.
+# fail on busy ones. 25 examples each time find what 50 would find one run later; a night tries 200. What decides
+# whether a change lands tries the same examples each time: it judges the change, and a failure is repeated by running
+# it again.
 ANY_MACHINE = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 TIMES = int(os.environ.get("TIMES") or 1)
 settings.register_profile("any machine", ANY_MACHINE, derandomize="CI" in os.environ)

@@ -183,7 +183,7 @@ class TestRefused:
             pytest.param([], {}, "pod default/a does not exist", id="an unknown pod"),
             pytest.param([a_pod("a")], {"node": "nowhere"}, "'nowhere'", id="an unknown node"),
             pytest.param([a_pod("a")], {"uid": "uid-of-the-pod-before"}, "it is another pod", id="another uid"),
-            pytest.param([a_pod("a"), a_pod("b")], {"name": "b", "uid": "uid-a"}, "is pod default/a", id="another name"),
+            pytest.param([a_pod("a"), a_pod("b")], {"name": "b", "uid": "uid-a"}, "is pod default/a", id="misnamed"),
             pytest.param([a_pod("a", None)], {}, "asks for no", id="a pod that asks for nothing"),
             pytest.param([a_pod("a", "1.5")], {}, r"1\.5", id="a pod that asks for nonsense"),
         ],

@@ -89,6 +89,7 @@ class Screen:
         """Return a console on standard output that does not crop lines."""
         return Console(
             file=self._process.stdout,
+            width=self.width or 80,
             force_terminal=self.has_color or self.is_terminal,
             color_system="auto" if self.has_color and self.is_terminal else ("standard" if self.has_color else None),
             no_color=not self.has_color,

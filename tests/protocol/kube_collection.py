@@ -48,6 +48,7 @@ class CollectionServer:
     opaque: bool = False
     """Lists tell versions that are no numbers; watches from there begin now."""
     gone_after_page: bool = False
+    cut_lists_of_all: int = 0
     """Every continue token has expired by the time it comes back."""
     _states: dict[int, list[JsonObject]] = field(default_factory=dict)
     """The objects as they stood at each version."""
@@ -136,6 +137,9 @@ class CollectionServer:
             version = query["resourceVersion"]
             return await self._watch(request, int(version) if version.isdigit() else self.version)
         self.lists.append(query)
+        if self.cut_lists_of_all and "limit" not in query and "continue" not in query:
+            self.cut_lists_of_all -= 1
+            return await status(500, "InternalError")(request)
         if self.refuse_lists:
             return await status(*self.refuse_lists.pop(0))(request)
         return await self._list(request, query)

@@ -113,11 +113,12 @@ async def test_an_eviction_is_sent_in_the_version_that_the_server_reads(
 async def test_a_list_is_read_page_by_page(server: ScriptedServer, client: KubeClient) -> None:
     first = {"metadata": {"resourceVersion": "5", "continue": "tok/=&en"}, "items": [POD_JSON, POD_JSON]}
     last = {"metadata": {"resourceVersion": "5"}, "items": [POD_JSON]}
-    server.on("GET", "/api/v1/pods", answer(200, first), answer(200, last))
+    later = text(429, "slow down", {"Retry-After": "0"})
+    server.on("GET", "/api/v1/pods", answer(200, first), later, later, answer(200, last))
     found = await client.list_all(PODS, Selector(fields="spec.nodeName=n1", labels="a=b"), page_size=2)
     assert len(found) == 3
     assert server.requests[0].query == {"fieldSelector": "spec.nodeName=n1", "labelSelector": "a=b", "limit": "2"}
-    assert server.requests[1].query["continue"] == "tok/=&en"
+    assert [each.query["continue"] for each in server.requests[1:]] == ["tok/=&en"] * 3, "a busy server's page again"
 
 
 BY_PAGES = ["16", *["2"] * 6, "4", "8", "16"]

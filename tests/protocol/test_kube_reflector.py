@@ -126,6 +126,11 @@ async def test_pages_that_expire_are_replaced_by_one_list_of_everything(server: 
         await running.reflector.synced.wait()
         assert running.picture.names == ["a", "b", "c"]
         assert [each.get("limit") for each in server.lists] == ["2", "2", None]
+    server.lists.clear()
+    server.cut_lists_of_all = 1
+    async with following(server) as running:
+        await running.reflector.synced.wait()
+        assert [each.get("limit") for each in server.lists] == ["2", "2", None, "2", "2", None], "not at once for good"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from types import TracebackType
@@ -11,7 +12,7 @@ import msgspec
 
 from gcushare._version import __version__
 from gcushare.core.assignments import PodRef
-from gcushare.core.errors import ConflictError, RemoteContractError
+from gcushare.core.errors import ConflictError, RemoteContractError, RetryableError
 from gcushare.kube import patches
 from gcushare.kube.connection.config import KubeConfig
 from gcushare.kube.connection.transport import MAX_ANSWER_BYTES, ApiTransport, Limits, Observer, Request, Transport
@@ -31,6 +32,9 @@ PAGE_SIZE = 500
 _LESS = 8
 """How much fewer objects are asked for once a page was too large."""
 
+_PATIENCE = 10
+"""How often a page is asked for again where the server says when, as client-go does: else a list never ends."""
+
 _JSON = "application/json"
 VERSION = BoundedJsonDecoder(dict[str, str | bool | None], "the API server's version", limit_bytes=64 * 1024)
 PAGE = BoundedJsonDecoder(ListOf[msgspec.Raw], "a list", limit_bytes=MAX_ANSWER_BYTES, max_depth=None)
@@ -43,8 +47,8 @@ MAX_DEPTH_OF_PLAIN = 64
 class KubeClient:
     """One API server. Open it with ``async with``. Any number of tasks may use all methods at once.
 
-    All methods raise only the errors of ``gcushare.kube.errors``. No method retries (except once after a 401), because
-    only the caller knows whether a repetition is safe.
+    All methods raise only the errors of ``gcushare.kube.errors``. No method retries, because only the caller
+    knows whether a repetition is safe; except once after a 401, and a page for which the server says when to ask again.
 
     ``transport`` sends the requests; None creates one to ``config``'s server over HTTP.
     """
@@ -129,7 +133,11 @@ class KubeClient:
         """
         if page_size and not_older_than not in (None, "0"):
             raise ValueError(f"page size {page_size} with version {not_older_than}: only that version would be read")
-        size, at = page_size or 0, {} if not_older_than is None else {"resourceVersion": not_older_than}
+        patience, size, at = (
+            _PATIENCE,
+            page_size or 0,
+            {} if not_older_than is None else {"resourceVersion": not_older_than},
+        )
         while True:
             query = {**selector.query(), **({"limit": str(size)} if size else {}), **at}
             path = with_query(resource.path(namespace=selector.namespace), query)
@@ -144,6 +152,13 @@ class KubeClient:
                 size = max(1, (size or PAGE_SIZE) // _LESS)
                 at.pop("resourceVersion", None)  # A server that answers from its cache leaves out the limit.
                 continue
+            except RetryableError as error:
+                if error.delay_s is None or not patience:
+                    raise
+                patience -= 1
+                await asyncio.sleep(error.delay_s)
+                continue
+            patience = _PATIENCE
             if page_size and len(body) < most // _LESS:
                 size = min(page_size, 2 * size)
             try:

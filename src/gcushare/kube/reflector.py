@@ -228,11 +228,11 @@ class Reflector(Generic[T]):
             self.answered.set()
         if isinstance(error, GoneError):
             self.counters["gone"] += 1
-            if self._must_list:
-                # The pages took longer than the server keeps a version: request everything at once.
-                self._page_size = None
-            else:
+            if not self._must_list:
                 self.version = ""
+        # If pages took longer than the server keeps a version: request everything at once, the next time only.
+        is_late = isinstance(error, GoneError) and self._must_list and self._page_size is not None
+        self._page_size = None if is_late else self._settings.page_size
         failures = self._backoff.failures
         if self._must_list and failures >= _FAILURES_BEFORE_RELIST:
             # Not even a list reaches the version any more, so accept the server's present state.

@@ -277,6 +277,14 @@ class TestGroups:
         assert "uid-m-1" in state.nominations
         assert len(state.nominations.find_ahead(PodRef("uid-x", "default", "x"))) == 1, "refusals of before are over"
 
+    def test_a_member_that_is_refused_on_its_nominated_node_and_then_fits_keeps_the_groups_room(self) -> None:
+        now = 0.0
+        state = state_of(a_node("node-1", 16), a_node("node-2", 16), monotonic=lambda: now)
+        assert [self.filtered(state, name) for name in ("m-1", "m-2")] == [GIVEN, KEPT]
+        assert answer_of(state, pod_document("m-2", 10, group="m"), "node-1", "node-2")["NodeNames"] == ["node-2"]
+        now = 1.5 * GROUP_REFUSED_S
+        assert filtered(state, "thief", 10) == KEPT
+
     async def test_all_members_can_be_bound_where_filter_offered_them(self) -> None:
         members = {"m-0": 10, "m-1": 6, "m-2": 10, "m-3": 6}
         rig = Rig(*(a_pod(name, units, group="m") for name, units in members.items()))

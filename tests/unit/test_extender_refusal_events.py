@@ -13,6 +13,7 @@ from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     BURST_TOKENS,
     NODES_PER_TOKEN,
     REFUSED_REASON,
+    SETTLE_S,
     TOKENS_PER_S,
     FailedSchedulingReporter,
 )
@@ -22,10 +23,12 @@ from tests.extender_objects import (
     a_node,
     a_pod,
     on_card,
+    pod_document,
     request_of,
     state_of,
 )
 from tests.running import running
+from tests.unit.extender_desk import answer_of
 from tests.unit.kube_time import VirtualTime
 from tests.unit.noted_events import Noted
 
@@ -47,7 +50,8 @@ class Bench:
         self.reporter.on_refused(request_of(pod))
 
     async def heard(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(10):
+            await self.time.pass_(SETTLE_S)
             await self.noted.rung.wait()
         self.noted.rung.clear()
 
@@ -106,8 +110,23 @@ async def test_a_pod_that_waits_no_more_when_it_is_its_turn_is_not_reported(
     bench.refuse("b", other)
     change(bench.state)
     async with running(bench.reporter.run(), "reporter"):
+        await bench.time.pass_(SETTLE_S)
         await bench.heard()
-        await bench.time.settle()
+
+    assert [name for name, _, _ in bench.noted.events] == ["b"]
+
+
+async def test_a_pod_that_fits_after_its_nominated_node_was_asked_about_alone_is_not_reported() -> None:
+    state = small_state()
+    state.node_applied(a_node("node-2", 16))
+    bench = Bench(state)
+    async with running(bench.reporter.run(), "reporter"):
+        bench.refuse("a", 12)
+        assert answer_of(state, pod_document("a", 12), "node-1")["NodeNames"] == []
+        assert answer_of(state, pod_document("a", 12), "node-1", "node-2")["NodeNames"] == ["node-2"]
+        bench.refuse("b", 20)
+        await bench.time.pass_(SETTLE_S)
+        await bench.heard()
 
     assert [name for name, _, _ in bench.noted.events] == ["b"]
 
@@ -123,7 +142,7 @@ async def test_what_was_said_of_a_node_whose_cards_were_not_known_is_corrected_o
         bench.state.node_applied(a_node("node-2", 16))
         await bench.heard()
         bench.state.node_applied(a_node("node-2", 16, 16))
-        await bench.time.settle()
+        await bench.time.pass_(SETTLE_S)
 
     first, second = (message for _, _, message in bench.noted.events)
     assert first == (
@@ -142,7 +161,7 @@ async def test_nothing_is_corrected_of_a_pod_that_fits_once_the_cards_are_known(
         bench.refuse("a", 12)
         await bench.heard()
         bench.state.node_applied(a_node("node-2", 16))
-        await bench.time.settle()
+        await bench.time.pass_(SETTLE_S)
 
     ((_, _, message),) = bench.noted.events
     assert message.endswith("it may fit once the cards of node-2 are known")
@@ -161,6 +180,7 @@ async def test_an_explanation_that_cards_overtook_is_not_reported() -> None:
     bench.explains.gather = gather_late  # type: ignore[method-assign]
     async with running(bench.reporter.run(), "reporter"):
         bench.refuse("a", 12)
+        await bench.time.pass_(SETTLE_S)
         await bench.heard()
 
     ((_, _, message),) = bench.noted.events

@@ -38,6 +38,9 @@ BURST_TOKENS = 200
 """Two explanations of 5,000 nodes at once."""
 
 _REPORTED_PER_TURN = 16
+SETTLE_S = 0.1
+"""kube-scheduler first asks about a node that the pod is nominated for alone, and then about all."""
+
 _INTERVAL_S = 60.0
 """A pod is reported at most once in so long."""
 
@@ -120,6 +123,7 @@ class FailedSchedulingReporter:
 
     async def _report_next(self) -> None:
         """Explain the pod that was queued first, and report it and all pods with the same question."""
+        await self._clock.sleep(SETTLE_S)
         question = self._explains.question_of(next(iter(self._queue.values())))
         cost = self._explains.cost_of(question)
         for _ in range(-(-cost // NODES_PER_TOKEN)):

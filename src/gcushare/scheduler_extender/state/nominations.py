@@ -80,8 +80,8 @@ class Nominations:
 
     def __post_init__(self) -> None:
         self._nominees: dict[str, Nominee] = {}
-        self._refused_groups: set[str] = set()
-        """Groups with a refused member in the attempt that is under way, or was the last."""
+        self._refused: dict[str, str] = {}
+        """By uid: the group of a member that was refused last, in the attempt that is under way or was the last."""
         self.leaving: set[str] = set()
         """Pods with cards whose deletion was asked for."""
 
@@ -107,28 +107,32 @@ class Nominations:
         """Filter is called for a member of a group: drop what an earlier attempt kept for it and for later members."""
         known = self._nominees.get(request.pod.uid)
         if known is not None and known.group:
-            self._refused_groups.discard(request.group)
+            self._forget_refusals(request.group)
             members = self._find_members(request.group)
             for uid in members[members.index(request.pod.uid) :]:
                 self.forget(uid)
 
     def expect_member(self, request: SchedulingRequest, node: str) -> None:
         """Keep the room that filter found for a member, and that of the members before it for longer."""
+        self._refused.pop(request.pod.uid, None)  # kube-scheduler may ask about the nominated node alone first.
         self._record(request, node, is_seen=False, group=request.group)
         self._renew(request.group)
 
-    def refuse_member(self, group: str) -> None:
+    def refuse_member(self, request: SchedulingRequest) -> None:
         """A member fits nowhere: keep the room of the others for a moment only."""
-        self._refused_groups.add(group)
-        self._renew(group)
+        self._refused[request.pod.uid] = request.group
+        self._renew(request.group)
+
+    def _forget_refusals(self, group: str) -> None:
+        self._refused = {uid: each for uid, each in self._refused.items() if each != group}
 
     def _renew(self, group: str) -> None:
         """Let the time of a group's members start again."""
-        since_s = self.monotonic() - (GROUP_KEPT_S - GROUP_REFUSED_S if group in self._refused_groups else 0.0)
+        since_s = self.monotonic() - (GROUP_KEPT_S - GROUP_REFUSED_S if group in self._refused.values() else 0.0)
         members = self._find_members(group)
         self._nominees |= {uid: replace(self._nominees[uid], since_s=since_s, is_over=False) for uid in members}
         if not members:
-            self._refused_groups.discard(group)
+            self._forget_refusals(group)
 
     def _find_members(self, group: str) -> list[str]:
         return [uid for uid, nominee in self._nominees.items() if nominee.group == group]

@@ -78,7 +78,7 @@ class FilterService:
             return self._send_without_cards(request.pod.uid, asked, others)
         if not named:
             if request.group:
-                nominations.refuse_member(request.group)
+                nominations.refuse_member(request)
             return self._refuse(request, asked, index, kept)
         if request.group:
             nominations.expect_member(request, named[0])
@@ -88,6 +88,7 @@ class FilterService:
             failed = dict.fromkeys(kept, KEPT_REASON) | dict.fromkeys(open_names.keys() - set(named), STARTING_REASON)
             failed |= self._refuse_all((name for name in open_names if name not in fitting), request)
         state.named_without_record.forget(request.pod.uid)
+        state.refused_on.forget(request.pod.uid)
         state.named_with_record.record(request.pod.uid, frozenset(named))
         self._offers(request)
         return self._answer(asked.encode_answer(named, failed), "fits")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gcushare.core.cards import SERVES_MEMORY, SERVES_WHOLE
@@ -20,10 +21,12 @@ from tests.extender_objects import (
     a_node,
     a_pod,
     on_card,
+    pod_document,
     state_of,
 )
 
 BOTH = (SERVES_MEMORY, SERVES_WHOLE)
+DOCUMENT = pod_document("p", 6)
 
 
 def reasons(state: VendorState) -> dict[PendingReason, int]:
@@ -63,6 +66,11 @@ def half_full() -> VendorState:
         ),
         pytest.param(a_pod("p", None, whole=1), PendingReason.FULL, id="no card is empty"),
         pytest.param(a_pod("p", "many"), PendingReason.REFUSED, id="no number"),
+        pytest.param(
+            msgspec.convert({**DOCUMENT, "spec": {**DOCUMENT["spec"], "schedulingGates": [{"name": "kueue"}]}}, Pod),
+            PendingReason.GATED,
+            id="gated",
+        ),
     ],
 )
 def test_a_pod_waits_for_one_reason(pod: Pod, reason: PendingReason) -> None:

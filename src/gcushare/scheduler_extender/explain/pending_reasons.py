@@ -36,6 +36,8 @@ class PendingReason(enum.Enum):
     """No node could hold it even if every pod ended."""
     REFUSED = "refused"
     """The request is malformed, or asks for what cannot be granted."""
+    GATED = "gated"
+    """kube-scheduler leaves it alone until its scheduling gates are removed."""
     CLAIM = "claim"
     """It waits for a claim, which kube-scheduler allocates; explain says what keeps it."""
     UNKNOWN = "unknown"
@@ -56,6 +58,8 @@ def count_pending(state: VendorState, totals: Iterable[UnitTotals]) -> dict[Pend
             continue
         if isinstance(waiting, RejectedRequest):
             counts[PendingReason.REFUSED] += 1
+        elif waiting.gates:
+            counts[PendingReason.GATED] += 1
         else:
             shapes.setdefault(waiting.shape, Counter())[state.refused_on.get(uid), search.find_kept(waiting)] += 1
     for shape, pods in sorted(shapes.items(), key=lambda item: -item[1].total()):

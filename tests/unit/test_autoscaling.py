@@ -99,6 +99,8 @@ def test_cards_are_offered_when_the_kubelet_counts_them_or_as_claims(
 def test_a_node_is_held_by_its_pods_alone_and_no_longer_once_its_cards_are_unknown() -> None:
     state = state_of(a_node("a", 16), a_node("b", 16))
     state.pod_applied(a_pod("one", 10, node="a", record=on_card(0, 10)))
+    daemon = {"kind": "DaemonSet", "name": "exporter", "apiVersion": "apps/v1", "uid": "u", "controller": True}
+    state.pod_applied(a_pod("daemon", 1, node="b", record=on_card(0, 1), ownerReferences=[daemon]))
     assert [is_held(state.ledger.nodes.get(name)) for name in ("a", "b", "gone")] == [True, False, False]
     noted = [written({}, enflame=is_held(state.ledger.nodes.get(name))) for name in ("a", "b")]
     assert noted == [{SCALE_DOWN_DISABLED: "true", KEPT_MARK: "enflame"}, {}], "the idle node may go, this one never"

@@ -85,8 +85,9 @@ class SeenNode:
 
 
 def is_held(node: NodeState | None) -> bool:
-    """Whether pods or claims hold cards of a node whose cards are known."""
-    return node is not None and node.known and bool(node.assignments)
+    """Whether pods or claims hold cards of a node whose cards are known; not pods that end with their node anyway."""
+    held = node.assignments.values() if node is not None and node.known else ()
+    return any(not each.pod.controller.startswith(("DaemonSet ", "Node ")) for each in held)
 
 
 class AutoscalingWriter:

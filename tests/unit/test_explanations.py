@@ -130,6 +130,11 @@ class TestPriority:
 
         assert (ended(found), found.remedy and found.remedy.is_preemption) == (("node-low", ["low"]), True)
         assert summarise(found).endswith("it would fit on node-low if these pods ended: default/low")
+        explainer = Explainer(asks(12), priority=5, preempts=False)
+        explainer.add(self.nodes(low=1)[0])
+        found = explainer.finish()
+        assert (ended(found), found.remedy and found.remedy.is_preemption) == (("node-low", ["low"]), False)
+        assert "kube-scheduler does not end them by itself" in summarise(found)
 
     def test_pods_of_higher_priority_are_never_proposed(self) -> None:
         found = explain(asks(12), *self.nodes(high=9), priority=5)

@@ -22,7 +22,7 @@ class Question:
 
     ``by_claim``: the pod asks by a claim, so only nodes that serve claims count. ``asked``: the nodes that
     kube-scheduler asked about; None if it has not asked yet, or if they are not stored any more. ``kept``: the nodes
-    whose room is kept for pods that preempt others.
+    whose room is kept for pods that preempt others. ``preempts``: whether its preemptionPolicy lets it do so itself.
     """
 
     request: CardRequest
@@ -31,11 +31,12 @@ class Question:
     by_claim: bool = False
     asked: frozenset[str] | None = None
     kept: frozenset[str] = frozenset()
+    preempts: bool = True
 
 
 def answer(view: ClusterView, question: Question) -> Explanation:
     """Answer a question at once."""
-    explainer = Explainer(question.request, priority=question.priority)
+    explainer = Explainer(question.request, priority=question.priority, preempts=question.preempts)
     for _ in examine(view, question, explainer):
         pass
     return explainer.finish()

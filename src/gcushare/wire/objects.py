@@ -115,6 +115,7 @@ class PodSpec(KubeObject, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     priority: Int | None = None
+    preemption_policy: str = ""
     termination_grace_period_seconds: Int | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()

@@ -252,7 +252,8 @@ async def _describe_claim(reader: Reader, snapshot: ClusterSnapshot, pod: Pod) -
 def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *, is_claim: bool) -> ExplainDocument:
     """Ask the core over the whole snapshot, as the extender does over its own."""
     asking, request = pod_ref(pod), wanted.cards
-    question = Question(request, asking.priority, pod.spec.node_rules, by_claim=is_claim)
+    preempts = pod.spec.preemption_policy != "Never"
+    question = Question(request, asking.priority, pod.spec.node_rules, by_claim=is_claim, preempts=preempts)
     found, gates = answer(snapshot, question), [gate.name for gate in pod.spec.scheduling_gates]
     if is_claim:
         return explain_claiming(asking, request, found, divisor=wanted.divisor, gates=gates)

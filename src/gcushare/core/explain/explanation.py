@@ -103,7 +103,8 @@ class Remedy:
     """Pods whose end makes the request fit on this node.
 
     ``is_preemption``: all have a lower priority than the waiting pod, so kube-scheduler may preempt them. Otherwise
-    a person must end them: some have the same priority, or ``by_claim``, for which kube-scheduler ends no pod.
+    a person must end them: some have the same priority, its preemptionPolicy is Never, or ``by_claim``, for which
+    kube-scheduler ends no pod.
     """
 
     node: str
@@ -171,12 +172,12 @@ class Explanation:
 class Explainer:
     """Builds one explanation: ``add`` every node, call ``weigh_next`` until it returns False, then ``finish``.
 
-    ``priority`` is the priority of the waiting pod.
+    ``priority`` is the priority of the waiting pod; ``preempts``: whether kube-scheduler ends pods for it.
     """
 
-    def __init__(self, request: CardRequest, *, priority: int = 0) -> None:
+    def __init__(self, request: CardRequest, *, priority: int = 0, preempts: bool = True) -> None:
         self._request = request
-        self._priority = priority
+        self._priority, self._preempts = priority, preempts
         self._classes: dict[tuple[Verdict, tuple[int, ...], str], NodeClass] = {}
         self._near: list[tuple[int, str, NodeState, bool]] = []
         self._possible = self._weighed = self._fit = self._asked = self._unasked = 0
@@ -293,7 +294,7 @@ class Explainer:
         pods = [held.pod for held in node.assignments.values() if held.pod.priority <= self._priority]
         lower = [pod for pod in pods if pod.priority < self._priority]
         if lower and (chosen := choose_victims(node, self._request, lower)):
-            return Remedy(node.name, chosen)
+            return Remedy(node.name, chosen, is_preemption=self._preempts)
         if len(lower) < len(pods) and (chosen := choose_victims(node, self._request, pods)):
             return Remedy(node.name, chosen, is_preemption=False)
         return None

@@ -91,7 +91,7 @@ class ExplainService:
         """The question about a pod as things are now."""
         state = self._state
         asked, kept = state.refused_on.get(request.pod.uid), state.nominations.closed_to(request)
-        return Question(request.cards, request.pod.priority, request.rules, asked=asked, kept=kept)
+        return _question(request, asked, kept)
 
     async def find_alike(self, question: Question, requests: Iterable[SchedulingRequest]) -> list[SchedulingRequest]:
         """The pods that have this question now.
@@ -103,8 +103,7 @@ class ExplainService:
         alike = []
         for request in requests:
             asked = state.refused_on.get(request.pod.uid)
-            alone = Question(request.cards, request.pod.priority, request.rules, asked=asked, kept=question.kept)
-            if alone != question:
+            if _question(request, asked, question.kept) != question:
                 continue
             peers = state.nominations.find_peers(request)
             if peers not in closed:
@@ -123,7 +122,10 @@ class ExplainService:
         async with self._at_work:
             if (known := self._recall(question)) is not None:
                 return known
-            now, explainer = self._now, Explainer(question.request, priority=question.priority)
+            now, explainer = (
+                self._now,
+                Explainer(question.request, priority=question.priority, preempts=question.preempts),
+            )
             for _ in examine(self._state, question, explainer):
                 await asyncio.sleep(0)
             found = explainer.finish()
@@ -159,3 +161,7 @@ class ExplainService:
             gates=waiting.gates,
             unreadable=self._state.nodes.problems,
         )
+
+
+def _question(request: SchedulingRequest, asked: frozenset[str] | None, kept: frozenset[str]) -> Question:
+    return Question(request.cards, request.pod.priority, request.rules, False, asked, kept, request.preempts)

@@ -60,6 +60,8 @@ class SchedulingRequest:
     """What restricts its nodes: kube-scheduler keeps to it, explain shows it."""
     soft_rules: tuple[str, ...] = field(default=(), compare=False)
     """The kinds of what it prefers and does not require."""
+    preempts: bool = field(default=True, compare=False)
+    """Whether kube-scheduler ends pods of lower priority for it."""
 
     @property
     def cards(self) -> CardRequest:
@@ -138,4 +140,5 @@ def read_scheduling_request(pod: Pod, vendor: Vendor, policies: Policies) -> Sch
         found[0].divisor if vendor.multi_card_runtime else 1,
         _one_of_equal(pod.spec.node_rules),
         pod.spec.soft_rules,
+        pod.spec.preemption_policy != "Never",
     )

@@ -112,6 +112,14 @@ async def test_repeats_within_a_minute_are_counted_in_the_next_post() -> None:
         assert here.recorder.counters["merged"] == 99
 
 
+async def test_what_is_said_of_each_card_of_a_node_is_shown() -> None:
+    async with desk() as here:
+        for number in (0, 1, 0):
+            here.recorder.record(NODE, "CardUnhealthy", f"card {number}")
+        await here.time.pass_(1)
+        assert here.server.shown == [("CardUnhealthy", "card 0", 2), ("CardUnhealthy", "card 1", 1)]
+
+
 async def test_what_corrects_an_event_does_not_wait_for_its_minute() -> None:
     async with desk() as here:
         await here.record("it may fit")

@@ -33,9 +33,11 @@ def state_of(phase: str, *states: object, is_deleted: bool = True) -> Pod:
     return msgspec.json.decode(msgspec.json.encode(document), type=Pod)
 
 
-def gone_store(grace_s: int = 30, *, key: str = "uid-a") -> PodStore:
+def gone_store(grace_s: int = 30, *, key: str = "uid-a", deletion_grace_s: int | None = None) -> PodStore:
     """A store whose pod held memory of card 0 and went away without having been seen to end."""
-    store = store_of(bound("a", {MEMORY: 4}, annotations=recorded(0), terminationGracePeriodSeconds=grace_s))
+    last = bound("a", {MEMORY: 4}, annotations=recorded(0), terminationGracePeriodSeconds=grace_s)
+    metadata = msgspec.structs.replace(last.metadata, deletion_grace_period_seconds=deletion_grace_s)
+    store = store_of(msgspec.structs.replace(last, metadata=metadata))
     reconcile(store, {key: {"c0": {0: 4}}})
     store.pod_deleted("uid-a")
     return store
@@ -118,6 +120,13 @@ def test_while_the_kubelet_shows_a_pod_it_may_not_have_heard_of_its_deletion_and
     reconcile(store, {})
     store.end_gone((), 20_001.0)
     assert in_use(store) == ({0}, set())
+
+
+def test_the_time_that_its_deletion_gave_a_pod_counts_if_it_was_deleted_by_force_later() -> None:
+    store = gone_store(deletion_grace_s=500)
+    for now_s in (0.0, 500.0 + K):
+        store.end_gone((), now_s)
+        assert in_use(store) == ({0}, set())
 
 
 def test_another_pod_of_the_same_name_does_not_keep_the_cards_of_the_one_before() -> None:

@@ -28,6 +28,7 @@ from tests.builders import card, inventory
 from tests.played_api import Asked, PlayedApi
 from tests.running import running
 from tests.unit.node_agent_rig import Rig, make_rig
+from tests.unit.plugin_pods import whole_pod
 
 
 def cards(*gib: float) -> CardsSnapshot:
@@ -201,6 +202,23 @@ def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(
     assert [(card.index, card.uuid) for card in inventory.left_out] == [(new.minor_number, "U-new")]
     assert f"{size} bytes" in inventory.left_out[0].reason
     assert rig.heard.reasons() == ["CardLeftOut"]
+
+
+@pytest.mark.parametrize("mode", [GrantMode.WHOLE, GrantMode.BOTH])
+@pytest.mark.parametrize("is_sick", [False, True])
+def test_a_card_that_takes_no_pods_is_not_offered_whole_once_its_pod_was_deleted_by_force(
+    mode: GrantMode, is_sick: bool
+) -> None:
+    rig = make_rig(mode=mode)
+    rig.see(16, 16, sick={0: "off the bus"} if is_sick else {})
+    rig.node(cordon="" if is_sick else "0")
+    held = whole_pod("w", cards="0", assigned=True)
+    rig.agent.pod_applied(held)
+    rig.hold(w=["card-0"])
+    assert rig.healthy(whole=True) == ["card-0", "card-1"]
+    rig.agent.pod_deleted(held)
+    rig.hold()
+    assert rig.healthy(whole=True) == ["card-1"]
 
 
 def test_a_lost_card_that_no_pod_holds_keeps_no_other_card_from_the_kubelet() -> None:

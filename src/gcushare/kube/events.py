@@ -98,7 +98,8 @@ class EventRecorder:
 
         ``corrects``: the last of its series is no longer true, so this one is posted within the interval, too.
         """
-        key = (about.kind, about.namespace, about.name, about.uid, reason)
+        # A node's Events are of its cards: what is said of one is not the end of what was said of another.
+        key = (about.kind, about.name, about.uid, reason, message if about.kind == "Node" else "")
         series = self._series.setdefault(key, _Series(about, reason))
         if len(self._series) > self._limits.series:
             self._series.popitem(last=False)

@@ -336,7 +336,9 @@ class NodeAgent:
             shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
             sick = frozenset(card.index for card in inventory.cards if card.health is Health.UNHEALTHY)
             held = self._held.find_healthy(shown, inventory.units_by_card, cordoned | whole, sick)
-            closed_whole, held_whole = cordoned | shared, shown.cards(whole=True, without=store.ended) | whole
+            # A pod that was deleted by force closes its card, whose id the kubelet has free again.
+            held_whole = shown.cards(whole=True, without=store.ended) | (whole - store.gone.cards(whole=True))
+            closed_whole = cordoned | shared
         is_changed = False
         if SERVES_MEMORY in inventory.modes:
             is_changed = self.parts.memory_devices.offer(inventory, held)

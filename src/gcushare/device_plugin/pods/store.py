@@ -261,7 +261,8 @@ class PodStore(PodHoldings):
         if is_over:
             self._end(ref, entry.request if entry is not None else None)
         elif entry is not None and (cards := entry.taken_cards):
-            self.gone.add(ref, cards, is_whole=entry.is_whole, grace_s=entry.grace_s)
+            grace_s = max(entry.grace_s, entry.deletion_grace_s)
+            self.gone.add(ref, cards, is_whole=entry.is_whole, grace_s=grace_s)
         return True
 
     def _end(self, ref: PodRef, request: PodRequest | None = None) -> None:

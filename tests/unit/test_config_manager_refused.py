@@ -170,6 +170,19 @@ async def test_a_version_that_the_image_does_not_name_is_asked_for_and_stops_onl
     assert host.get(MANIFEST) == text
 
 
+@pytest.mark.parametrize("is_recover", [False, True])
+@pytest.mark.parametrize("name", ["kube-scheduler.yaml", "kube-scheduler.back.yaml"])
+async def test_a_copy_that_an_admin_keeps_under_a_name_of_ours_stays(
+    tmp_path: Path, name: str, is_recover: bool
+) -> None:
+    host = host_with(tmp_path, "kubeadm-1.29.yaml")
+    host.put(f"/etc/kubernetes/{name}", b"mine")
+    before = host.tree()
+    with pytest.raises(Refused, match=f"{name}' is not gcushare's"):
+        await (host.recover() if is_recover else host.apply())
+    assert host.tree() == before
+
+
 async def test_another_systems_change_under_our_file_name_is_not_overwritten(tmp_path: Path) -> None:
     host = Host(tmp_path)
     foreign = corpus_text("existing-policy-1.20.yaml").replace(b"/etc/kubernetes/policy.json", POLICY.encode())

@@ -72,6 +72,15 @@ async def test_an_edit_that_the_scheduler_refuses_is_taken_out_and_the_next_roun
     assert host.get(CONFIG + ".edited") == edited
 
 
+@pytest.mark.parametrize("broken", [b"a: [\n", b"", b"\xff\xfe", b"kind: X\n"])
+async def test_an_edit_that_is_no_configuration_is_kept_aside(tmp_path: Path, broken: bytes) -> None:
+    host = await applied(tmp_path)
+    good = host.get(CONFIG)
+    host.put(CONFIG, broken)
+    await host.apply()
+    assert (host.get(CONFIG), host.get(CONFIG + ".edited")) == (good, broken)
+
+
 async def test_a_bad_edit_whose_round_was_cut_off_is_taken_out_by_a_round_that_changes_more(tmp_path: Path) -> None:
     host = await applied(tmp_path)
     edited = edit(host, BAD)

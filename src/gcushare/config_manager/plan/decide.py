@@ -6,6 +6,7 @@ One backup is kept: it is written if its content is not the scheduler's file wit
 from __future__ import annotations
 
 import posixpath
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -176,12 +177,13 @@ def _document(observed: ObservedScheduler, extender: ExtenderEntry, version: Ver
     """
     flag = own_flag(observed.target.flags, observed.layout.own_configs)
     state = observed.snapshot[flag.value] if observed.has_trace and flag is not None else None
-    if flag is not None and state is not None:
-        check_vendors(state.content.decode(errors="replace"), flag.value, extender)
-    if observed.own_edited is not None:
-        merged = merged_config(observed.own_edited.text, observed.own_edited.path, extender)
-        if merged.format.is_read_by(version):
-            return merged, True
+    with suppress(ConfigError):  # An edit that is no configuration is copied aside.
+        if flag is not None and state is not None:
+            check_vendors(state.content.decode(errors="replace"), flag.value, extender)
+        if observed.own_edited is not None:
+            merged = merged_config(observed.own_edited.text, observed.own_edited.path, extender)
+            if merged.format.is_read_by(version):
+                return merged, True
     if observed.base is None:
         return new_config(extender, version, observed.pristine.flags), False
     merged = merged_config(observed.base.text, observed.base.path, extender)

@@ -159,6 +159,12 @@ def observe(files: HostFiles, layout: Layout, *, with_base: bool = True) -> Obse
             f"{layout.target}: --{foreign.name}={foreign.value} was set by another system that uses the same file "
             "name: uninstall or recover that one first"
         )
+    strange = next((path for path in layout.own_files if snapshot[path]), None)
+    if strange is not None and not (has_trace or record or notes):
+        raise Refused(
+            f"{strange!r} is not gcushare's, and would be replaced or removed: move it away, or give --files-dir, a "
+            "directory of its own"
+        )
     edited = None
     own = snapshot[record.config] if record is not None and record.config in layout.own_configs else None
     if record is not None and own and (record.is_adopted or sha256(own.content) not in record.config_sha256):

@@ -27,7 +27,7 @@ check_cluster() {
     v4.*) list_options=() apply_options=(--server-side=false) ;;
     *) fail "helm is not version 3 or 4" "install helm 3 or 4" ;;
     esac
-    kubectl get --raw /version >/dev/null ||
+    kube_version=$(kubectl get --raw /version | sed -n 's/.*"gitVersion": *"\(v[0-9.]*\).*/\1/p') && [ -n "$kube_version" ] ||
         fail "the cluster does not answer" "set KUBECONFIG to a cluster that 'kubectl version' can reach, or choose one: kubectl config use-context NAME"
 }
 

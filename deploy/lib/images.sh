@@ -150,7 +150,7 @@ load_on_nodes() {
     marks=$(dirname "$file")/.loaded
     touch "$marks"
     # A node of two address families has two addresses. The first is enough.
-    lines=$(kubectl get nodes -o jsonpath='{range .items[*]}{.metadata.name}{" "}{.metadata.uid}{" "}{.status.nodeInfo.containerRuntimeVersion}{" "}{.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}') ||
+    lines=$(kubectl get nodes --selector kubernetes.io/os=linux -o jsonpath='{range .items[*]}{.metadata.name}{" "}{.metadata.uid}{" "}{.status.nodeInfo.containerRuntimeVersion}{" "}{.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}') ||
         fail "the nodes cannot be listed" "check that 'kubectl get nodes' works"
     say "cluster nodes: $(printf '%s\n' "$lines" | awk 'NF { printf "%s\"%s\"", (n++ ? " " : ""), $4 }')"
     while read -r node uid runtime address _; do

@@ -51,7 +51,8 @@ add_image_arguments() {
 render() {
     local release=$1 chart=$2
     shift 2
-    helm template "$release" "$chart" --namespace "$namespace" ${helm_arguments[@]+"${helm_arguments[@]}"} "$@" ||
+    # Without a cluster helm takes the version of Kubernetes that it was built with.
+    helm template "$release" "$chart" --namespace "$namespace" --kube-version "$kube_version" ${helm_arguments[@]+"${helm_arguments[@]}"} "$@" ||
         fail "the values do not fit the chart $chart" "fix what helm reports above; nothing was changed"
 }
 

@@ -29,13 +29,15 @@ count_managers() {
 }
 
 # wait_for_schedulers STATE: wait until every managed node reports STATE, and print failures meanwhile. Returns 1 if that
-# takes longer than --timeout, 2 if no node is managed. "applied" may be a report from before an upgrade, so the pods must
+# takes longer than --timeout, 2 if no node is managed, or none to undo has reported. "applied" may be a report from before an upgrade, so the pods must
 # be of this version and ready too: a pod is ready when its node's scheduler is configured.
 wait_for_schedulers() {
     local wanted=$1 deadline=$((SECONDS + $(seconds_of "$timeout"))) reports there expected updated ready printed=
     while :; do
         reports=$(scheduler_reports)
         count_managers
+        # A node that has reported nothing was not changed.
+        [ "$wanted" = applied ] || expected=$(printf '%s' "$reports" | grep -c . || true)
         there=$(printf '%s\n' "$reports" | awk -v state="$wanted" '$2 == state' | grep -c . || true)
         if [ -n "$expected" ] && [ "$there" -ge "$expected" ] && ! printf '%s\n' "$reports" | grep -Eq ' (failed|changing) '; then
             [ "$expected" -gt 0 ] || return 2

@@ -45,7 +45,7 @@ done
 # ask_nodes: set nodes from the keyboard, unless an option has set it.
 ask_nodes() {
     say "Cluster node name list:"
-    node_names ""
+    node_names kubernetes.io/os=linux
     [ -z "$nodes" ] || return 0
     printf 'Please enter gcushare node name and separated by space(if all nodes use shared GCU, you can just press Enter): '
     read -r nodes || fail "no answer was given which nodes share their cards" "give --nodes 'NAME...', or --nodes all"
@@ -56,7 +56,7 @@ ask_nodes() {
 label_nodes() { # label_nodes NODE...: with the label of every vendor of the release
     local each label chosen=("$@") every
     if [ "${chosen[*]}" = all ]; then
-        every=$(node_names "") || exit 1
+        every=$(node_names kubernetes.io/os=linux) || exit 1
         mapfile -t chosen <<<"$every"
     fi
     kubectl get node "${chosen[@]}" >/dev/null || fail "not every one of these is a node: ${chosen[*]}" "give names that 'kubectl get nodes' lists"

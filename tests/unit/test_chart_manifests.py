@@ -121,6 +121,17 @@ def test_the_values_decide_where_every_pod_runs() -> None:
             assert f"'field{number}'" in str(spec["affinity"]), name
 
 
+def test_every_container_names_what_a_quota_of_its_namespace_may_count() -> None:
+    own = ("", "configManager.", "secondScheduler.")
+    amounts = ("requests.cpu=1", "requests.memory=1Gi", "limits.cpu=1", "limits.memory=1Gi")
+    paths = (PLUGIN, f"{PLUGIN}mps.", *(f"{EXTENDER}{path}" for path in own))
+    found = render_everything(*(f"{path}resources.{each}" for path in paths for each in amounts))
+    for name, spec in ((name, spec) for objects in found.values() for name, spec in pod_specs(objects).items()):
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            given = container["resources"]
+            assert {"cpu", "memory"} <= given["limits"].keys() & given["requests"].keys(), (name, container["name"])
+
+
 def scalars(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Every scalar of a document by its path."""
     if isinstance(value, dict):

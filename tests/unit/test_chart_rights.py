@@ -159,6 +159,8 @@ def test_the_right_to_evict_is_given_only_if_an_admin_turned_evictions_on(
 def test_values_that_cannot_work_together_are_refused(values: tuple[str, ...], words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         rendered(PLUGIN_CHART, *values)
+    with pytest.raises(AssertionError, match=r"kubelets of Kubernetes v1\.28\.0 do not read CDI names"):
+        rendered(PLUGIN_CHART, "deviceListStrategy={cdi}", version="1.28.0")
 
 
 def test_an_extender_without_verbs_only_reads_but_for_notes_on_nodes() -> None:

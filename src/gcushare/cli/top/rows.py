@@ -78,7 +78,7 @@ def _row(summary: Summary, node: NodeSummary, state: CardState, views: Views) ->
         utilization_percent=use.utilization_percent,
         temperature_celsius=use.temperature_celsius,
         power_watts=use.power_watts,
-        # A card that is granted in full has no more to give: what its last unit leaves of it is nobody else's.
+        # A card that is granted in full has no more to give: what its last unit leaves of it is no other pod's.
         is_over=state.held < state.total and excess > max(0, total // DRIVER_SHARE - reserved) + burst,
         pods=tuple(str(each.pod) for each in pods),
         unattributed_bytes=card.unattributed_bytes if card is not None else None,

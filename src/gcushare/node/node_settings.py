@@ -58,18 +58,6 @@ class OtherSystems(enum.Enum):
     ALLOW = "allow"
 
 
-def _vendor() -> parsers.Parser[Vendor]:
-    """Read a vendor's name, ignoring case; the accepted ones are those of ``gcushare.vendors``."""
-    names = tuple(VENDORS_BY_NAME)
-
-    def parse(raw: str) -> Vendor:
-        if raw.lower() not in VENDORS_BY_NAME:
-            raise ValueError("not one of the accepted words")
-        return VENDORS_BY_NAME[raw.lower()]
-
-    return parsers.Parser("|".join(names), " or ".join(names), parse, lambda vendor: vendor.name, choices=names)
-
-
 def _reserve() -> parsers.Parser[Reserve]:
     size = parsers.size_bytes(0, 1 << 50)
 
@@ -110,7 +98,7 @@ class CardSourceSettings:
     """Cards."""
 
     vendor: Vendor = setting(
-        _vendor(),
+        parsers.by_word(VENDORS_BY_NAME),
         default=DEFAULT_VENDOR,
         help="Whose resource, annotations and variables are used: "
         f"{' or '.join(vendor.memory_resource for vendor in VENDORS)}.",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
-from gcushare.vendors import VENDORS, VENDORS_BY_NAME, Vendor
+from gcushare.vendors import VENDORS, Vendor
 
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)
@@ -130,17 +130,24 @@ def boolean() -> Parser[bool]:
     return Parser("BOOL", "true or false", parse, lambda value: "true" if value else "false", is_switch=True)
 
 
+def by_word(values: Mapping[str, T], metavar: str = "") -> Parser[T]:
+    """Read one of some words, ignoring case, for the value that it stands for."""
+    by_lower = {word.lower(): value for word, value in values.items()}
+
+    def parse(raw: str) -> T:
+        if raw.lower() not in by_lower:
+            raise ValueError("not one of the accepted words")
+        return by_lower[raw.lower()]
+
+    def show(value: T) -> str:
+        return next(word for word, each in values.items() if each == value)
+
+    return Parser(metavar or "|".join(values), " or ".join(values), parse, show, choices=tuple(values))
+
+
 def choice(members: type[E]) -> Parser[E]:
     """Read one of an enum's values, ignoring case."""
-    names = tuple(str(member.value) for member in members)
-    by_name = {name.lower(): member for name, member in zip(names, members, strict=True)}
-
-    def parse(raw: str) -> E:
-        if raw.lower() not in by_name:
-            raise ValueError("not one of the accepted words")
-        return by_name[raw.lower()]
-
-    return Parser("|".join(names), " or ".join(names), parse, lambda value: str(value.value), choices=names)
+    return by_word({str(member.value): member for member in members})
 
 
 def one_of(*words: str, metavar: str = "") -> Parser[str]:
@@ -156,17 +163,7 @@ def one_of(*words: str, metavar: str = "") -> Parser[str]:
 
 def vendors() -> Parser[tuple[Vendor, ...]]:
     """Read one vendor's name, or ``both`` for all of them."""
-    names = (*VENDORS_BY_NAME, "both")
-
-    def parse(raw: str) -> tuple[Vendor, ...]:
-        if raw not in names:
-            raise ValueError("not a vendor")
-        return (VENDORS_BY_NAME[raw],) if raw in VENDORS_BY_NAME else VENDORS
-
-    def show(chosen: tuple[Vendor, ...]) -> str:
-        return chosen[0].name if len(chosen) == 1 else "both"
-
-    return Parser("VENDOR", " or ".join(names), parse, show, choices=names)
+    return by_word({**{vendor.name: (vendor,) for vendor in VENDORS}, "both": VENDORS}, "VENDOR")
 
 
 def path(metavar: str = "PATH") -> Parser[Path]:

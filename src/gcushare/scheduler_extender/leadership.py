@@ -220,19 +220,17 @@ class ReplicaLeadership:
 
     async def _catch_up(self, term: int) -> None:
         started = self.clock.monotonic()
-        failed = False
         try:
             async with asyncio.TaskGroup() as tasks:
                 for name, cache in self.caches.items():
                     tasks.create_task(cache.catch_up(), name=f"catch up with {name}")
         except* GcushareError as errors:
-            failed = True
             logger.warning("elected, but cannot catch up yet %s", fields(reason=errors.exceptions[0]))
-        if failed:
-            await self.clock.sleep(_RETRY_S)
+        else:
+            self._current_term = term
+            logger.info("watch caches are current %s", fields(ms=round((self.clock.monotonic() - started) * 1000)))
             return
-        self._current_term = term
-        logger.info("watch caches are current %s", fields(ms=round((self.clock.monotonic() - started) * 1000)))
+        await self.clock.sleep(_RETRY_S)
 
     def _may_stand(self) -> bool:
         now = self.clock.monotonic()

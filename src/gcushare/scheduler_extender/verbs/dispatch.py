@@ -152,10 +152,8 @@ class Dispatcher:
         what = f"pod {arguments.pod} ({uid}) is not bound to node {node!r}"
         for services in self._services:
             state = services.state
-            held, offered = (
-                state.ledger.assignment(uid),
-                state.named_with_record.get(uid) or state.named_without_record.get(uid),
-            )
+            held = state.ledger.assignment(uid)
+            offered = state.named_with_record.get(uid) or state.named_without_record.get(uid)
             if uid in state.bound or (held is not None and held.node == node):
                 return services  # A repeated call: bind compares the rest, and sends nothing new.
             if offered is not None and node not in offered:

@@ -19,6 +19,7 @@ from gcushare.cards.worker.messages import REQUEST, EventAnswer, Opened, decode_
 from gcushare.cluster.diagnosis.facts import parse_time
 from gcushare.cluster.metrics_text import parse_figures
 from gcushare.cluster.reader import parse_date
+from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.launch import ConfigTarget, scheduler_flags
 from gcushare.config_manager.host.paths_and_record import Layout
 from gcushare.config_manager.manager_settings import ExtenderOptions
@@ -96,10 +97,10 @@ def _scheduler_file(layout: Layout) -> Callable[[bytes], object]:
     """What the config manager does with the file that starts the scheduler: point it at our configuration, and back."""
 
     def decoder(body: bytes) -> object:
-        found = layout.parse(body)
+        found = layout.parse(FileState(body, 0, 0, 0))
         pointed = found.pointed_at(TARGET)
         assert pointed.points_at(TARGET)
-        back = layout.parse(pointed.text.encode()).without_trace(frozenset({TARGET.path}), None)
+        back = layout.parse(FileState(pointed.text.encode(), 0, 0, 0)).without_trace(frozenset({TARGET.path}), None)
         return found.flags, back.has_trace(frozenset({TARGET.path}))
 
     return decoder

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from gcushare.config_manager.host.files import FileState
 from gcushare.config_manager.host.manifest_text import PodManifest, parse_manifest
 from gcushare.config_manager.host.systemd_unit import UnitFile, parse_unit
 from gcushare.config_manager.host.unit_files import Surroundings
@@ -97,16 +98,13 @@ class Layout:
         staging = (self.staging,) if self.staging is not None else ()
         return (self.backup, *staging, self.policy, self.config, self.record)
 
-    def parse(self, content: bytes, path: str = "") -> SchedulerFile:
+    def parse(self, state: FileState, path: str = "") -> SchedulerFile:
         """Parse the target's contents, or those of its copy at ``path``.
 
         Raises as ``parse_manifest`` and ``parse_unit`` do.
         """
         name = path or self.target
-        try:
-            text = content.decode()
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{name}: not UTF-8 text: {error}") from error
+        text = state.text(name)
         return parse_unit(text, name, self.around) if self.is_unit else parse_manifest(text, name)
 
 

@@ -139,7 +139,7 @@ def read_target(files: HostFiles, layout: Layout) -> tuple[FileState, SchedulerF
     if state is None:
         flag = "--unit" if layout.is_unit else "--manifest"
         raise NotFoundError(f"{layout.target!r} does not exist: name the scheduler's file with {flag}")
-    return state, layout.parse(state.content)
+    return state, layout.parse(state)
 
 
 def observe(files: HostFiles, layout: Layout, *, with_base: bool = True) -> ObservedScheduler:
@@ -220,7 +220,7 @@ def _without_us(
     if record is not None:
         is_as_written = sha256(target.text.encode()) in record.after_sha256
         if is_as_written and backup and sha256(backup.content) == record.before_sha256:
-            return layout.parse(backup.content), True, False
+            return layout.parse(backup), True, False
         was = record.flag_was
     else:
         was = _value_of_backup(layout, target, ours.name, backup) if ours else None
@@ -236,7 +236,7 @@ def _value_of_backup(layout: Layout, target: SchedulerFile, name: str, backup: F
     try:
         if backup is None:
             raise ConfigError(f"{layout.backup} is gone")
-        earlier = written_flag(layout.parse(backup.content, layout.backup).words, name)
+        earlier = written_flag(layout.parse(backup, layout.backup).words, name)
     except (ConfigError, Refused) as error:
         if not target.may_read_others:
             return None

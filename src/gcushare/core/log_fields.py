@@ -21,15 +21,7 @@ def escape(text: str) -> str:
     """Escape what a terminal or a reader of lines could interpret: control characters, line breaks, bidi marks."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else _escape_char(char) for char in text)
-
-
-def _escape_char(char: str) -> str:
-    short = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
-    if short is not None:
-        return short
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def cut_text(text: str, max_chars: int) -> str:

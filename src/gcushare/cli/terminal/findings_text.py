@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from gcushare.cli.terminal.screen import wrapped
 from gcushare.cluster.diagnosis.facts import Facts
 from gcushare.cluster.diagnosis.findings import Finding, Severity
@@ -52,16 +54,7 @@ def document(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:
         "time": facts.now.isoformat(),
         "node": facts.scope,
         "worst": findings[0].severity.value if findings else None,
-        "findings": [
-            {
-                "id": finding.id,
-                "severity": finding.severity.value,
-                "subject": finding.subject,
-                "problem": finding.problem,
-                "remedy": finding.remedy,
-            }
-            for finding in findings
-        ],
+        "findings": msgspec.to_builtins(findings),
         "lookedAt": {
             "nodes": len(facts.nodes),
             "plugins": len(facts.plugins),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from gcushare.cli.explain.explain import Explained, explain_pod
 from gcushare.cli.kubectl.flags import ExplainSettings
@@ -16,7 +15,7 @@ from gcushare.cluster.reader import Reader
 from gcushare.core.assignments import Assignment
 from gcushare.core.explain.explanation import MAX_EXAMPLES
 from gcushare.core.log_fields import escape
-from gcushare.core.wording import counted
+from gcushare.core.wording import counted, utc_text
 from gcushare.wire.documents.explain_text import describe_choice, name_pod, render_explanation
 from gcushare.wire.objects import Pod
 from gcushare.wire.unread_keys import unread_keys_of_pod, unread_resources
@@ -152,13 +151,7 @@ def _record_words(assignment: Assignment) -> str:
     confirmed = "confirmed by the node" if assignment.assigned else "not confirmed by the node yet"
     if not assignment.assign_time_ns:
         return f"without a time; {confirmed}"
-    # Any number may stand in the annotation, also one that no calendar has.
-    seconds = assignment.assign_time_ns // 1_000_000_000
-    try:
-        when = datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        when = f"{seconds} s after 1970"
-    return f"{when}; {confirmed}"
+    return f"{utc_text(assignment.assign_time_ns // 1_000_000_000)}; {confirmed}"
 
 
 def _neighbours(explained: Explained, assignment: Assignment) -> list[Assignment]:

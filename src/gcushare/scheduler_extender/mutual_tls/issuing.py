@@ -45,10 +45,6 @@ class Terms:
     server_names: tuple[str, ...]
     life: timedelta = CERTIFICATE_LIFE
 
-    @property
-    def authority_life(self) -> timedelta:
-        return AUTHORITY_LIVES * self.life
-
 
 @dataclass(frozen=True, slots=True)
 class Issue:
@@ -112,11 +108,10 @@ def next_issue(data: Mapping[str, bytes], terms: Terms, now: datetime) -> Issue 
         held = _read(data)
     except (KeyError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         cause = f"{type(error).__name__}: {str(error)[:200] or 'no reason given'}"
-        none_yet = "there are no certificates yet"
         # The name differs from an earlier authority's: two of one name would be distinguished by trying both.
         name = _name(f"gcushare scheduler calls {x509.random_serial_number():x}")
         authority = _signed_itself(ec.generate_private_key(ec.SECP256R1()), name, terms, now)
-        reason = f"existing certificates are unusable: {cause}" if data else none_yet
+        reason = f"existing certificates are unusable: {cause}" if data else "there are no certificates yet"
         return Issue(_issued_by(authority, terms, now).data(), reason)
     is_early = held.authority.is_early(now)
     if is_early or held.authority.is_past(RENEWAL_SHARE, now):
@@ -171,7 +166,7 @@ def _names_of(cert: x509.Certificate) -> set[str]:
 
 
 def _signed_itself(key: ec.EllipticCurvePrivateKey, name: x509.Name, terms: Terms, now: datetime) -> _Pair:
-    builder = _builder(name, name, key, now, terms.authority_life, is_authority=True)
+    builder = _builder(name, name, key, now, AUTHORITY_LIVES * terms.life, is_authority=True)
     return _Pair(builder.serial_number(x509.random_serial_number()).sign(key, hashes.SHA256()), key)
 
 

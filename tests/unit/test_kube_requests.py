@@ -278,7 +278,7 @@ def test_templates_are_those_of_the_server(steps: list[tuple[str, int]]) -> None
 
     server = Server(make)
     live(server, plan.templates, steps, plan.templates.answered)
-    found = {name: plan.existing(TemplateKey("team", name)) for name in NAMES}
+    found = {name: plan.existing.get(TemplateKey("team", name)) for name in NAMES}
     assert {name: obj for name, obj in found.items() if obj is not None} == server.objects
     assert len(plan) == len(server.objects)
     assert plan._count["team"] == len(server.objects)

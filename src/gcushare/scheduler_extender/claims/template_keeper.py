@@ -148,7 +148,7 @@ class TemplateKeeper:
         return self.plan.templates.answered(trimmed(made))  # before the watch shows it
 
     async def _delete(self, key: TemplateKey) -> bool:
-        found = self.plan.existing(key)
+        found = self.plan.existing.get(key)
         if found is None:
             return True
         try:

@@ -88,7 +88,7 @@ class TemplatePlan:
         self._unused_s = unused_s
         self._on_change = on_change
         self._users: defaultdict[TemplateKey, dict[str, PodRef]] = defaultdict(dict)
-        self._existing: dict[TemplateKey, ResourceClaimTemplate] = {}
+        self.existing: dict[TemplateKey, ResourceClaimTemplate] = {}
         self._opted_in: set[str] = set()
         self._count: Counter[str] = Counter()
         self._unused_since: dict[TemplateKey, float] = {}
@@ -100,15 +100,11 @@ class TemplatePlan:
         self.templates: ObjectCache[ResourceClaimTemplate] = ObjectCache(self._change_template)
 
     def __len__(self) -> int:
-        return len(self._existing)
+        return len(self.existing)
 
     def users(self, key: TemplateKey) -> Collection[PodRef]:
         """The waiting pods that name it."""
         return tuple(self._users.get(key, {}).values())
-
-    def existing(self, key: TemplateKey) -> ResourceClaimTemplate | None:
-        """Our template of that name, if there is one."""
-        return self._existing.get(key)
 
     def spec_of(self, key: TemplateKey) -> TemplateSpec | None:
         """What a template of that name must say; None if the name is not one of ours."""
@@ -120,7 +116,7 @@ class TemplatePlan:
 
     def next_step(self, key: TemplateKey, now_s: float) -> DueStep | None:
         """What has to be done about a template, and when; None if nothing."""
-        wanted, found = key.namespace in self._opted_in and bool(self._users.get(key)), self._existing.get(key)
+        wanted, found = key.namespace in self._opted_in and bool(self._users.get(key)), self.existing.get(key)
         if found is None:
             self._unused_since.pop(key, None)
             if not wanted:
@@ -170,7 +166,7 @@ class TemplatePlan:
         if before is None or after is None:
             name = (before or after).metadata.name  # type: ignore[union-attr]  # one of both is there
             self._opted_in = {each.metadata.name for each in self.namespaces.objects.values()}
-            for key in (*self._users, *self._existing):
+            for key in (*self._users, *self.existing):
                 if key.namespace == name:
                     self._mark(key)
 
@@ -179,9 +175,9 @@ class TemplatePlan:
         key = TemplateKey(metadata.namespace, metadata.name)
         self._count[key.namespace] += (after is not None) - (before is not None)
         if after is not None:
-            self._existing[key] = after
+            self.existing[key] = after
         else:
-            del self._existing[key]
+            del self.existing[key]
         self._mark(key)
 
     def _mark(self, key: TemplateKey) -> None:

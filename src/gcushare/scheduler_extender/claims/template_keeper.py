@@ -7,6 +7,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gcushare.core.backoff import Backoff, BackoffPolicy
@@ -76,11 +77,9 @@ class TemplateKeeper:
         soonest_s = min(self._due.values(), default=None)
         if not self.changed.is_set() and (soonest_s is None or soonest_s > now_s or not self.is_leader()):
             timeout_s = None if soonest_s is None or not self.is_leader() else soonest_s - now_s
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self.changed.wait()
-            except TimeoutError:
-                pass
         self.changed.clear()
         for key in sorted(self.plan.changed):  # a simulated run repeats whatever its process hashes
             self._due[key] = self._again[key][0] if key in self._again else 0.0

@@ -67,8 +67,7 @@ class CertificateCollector(Collector):
         self._owners = owners
 
     def collect(self) -> Iterator[Metric]:
-        yield family(
-            GaugeMetricFamily,
+        yield gauge(
             "gcushare_tls_certificate_not_after_timestamp_seconds",
             "The earliest end among the certificates of a TLS file in use, in seconds since 1970.",
             ("purpose", "file"),
@@ -90,8 +89,7 @@ class RejectedCollector(Collector):
         counts = Counter(dict.fromkeys(Cause, 0))
         for server in self._servers:
             counts.update(server.rejected)
-        yield family(
-            CounterMetricFamily,
+        yield counter(
             "gcushare_turned_away",
             "Connections and requests that no handler saw, by cause.",
             ("cause",),

@@ -110,11 +110,8 @@ async def start_server(app: web.Application, settings: ServeSettings) -> Running
         options = {"loop": loop, "keepalive_timeout": slow_s, "access_log": None, "logger": logger}
         return PageConnection(table, slow_s, manager, **options)
 
-    async def end(_drain_s: float) -> None:
-        await runner.cleanup()
-
     try:
-        await server.listen(make, end)
+        await server.listen(make, lambda _drain_s: runner.cleanup())
     except BaseException:
         await runner.cleanup()
         raise

@@ -118,10 +118,8 @@ class SafeDirectory:
         try:
             with os.fdopen(self.open_own_to_read(name), "rb") as file:
                 return file.read(len(content) + 1) == content
-        except UnsafePathError:
-            return False
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ELOOP):
+        except (UnsafePathError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ELOOP):
                 raise
             return False
 

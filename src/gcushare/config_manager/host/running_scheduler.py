@@ -34,11 +34,6 @@ class WaitLimits:
     timeout_s: float
     interval_s: float = 0.25
 
-    @property
-    def settle_s(self) -> float:
-        """How long it must stay healthy: one that refuses its configuration ends within a second."""
-        return self.timeout_s / 36
-
 
 class SchedulerUnhealthyError(GcushareError):
     """The scheduler did not come up in time; the message has the last problem."""
@@ -98,7 +93,7 @@ async def wait_for_scheduler(
             steady = None
         elif steady is None or steady[0] != result.running.instance:
             steady = (result.running.instance, now)
-        elif now - steady[1] >= limits.settle_s:
+        elif now - steady[1] >= limits.timeout_s / 36:  # One that refuses its configuration ends within a second.
             return
         if now >= deadline:
             raise SchedulerUnhealthyError(

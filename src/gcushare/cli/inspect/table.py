@@ -118,8 +118,7 @@ def remarks(summary: Summary, *, names_pods: bool = True) -> list[str]:
     if names_pods and holding:
         count = sum(len(node.unplaced_pods) for node in holding)
         where = _named([node.name for node in holding])
-        verb = "holds" if count == 1 else "hold"
-        lines.append(f"{counted(count, 'pod')} {verb} cards that are not known, on {where}; -d names them")
+        lines.append(f"{counted(count, 'pod', 'hold')} cards that are not known, on {where}; -d names them")
     served = [node.state for node in summary.nodes if node.state.serves_whole]
     modes = Counter(state.mode for node in summary.nodes for state in node.state.cards.values())
     if served or modes[CardMode.WHOLE]:
@@ -154,8 +153,7 @@ def _waiting_line(summary: Summary) -> str:
     asked = [amount] if summary.waiting_units or not whole else []
     asked += [counted(whole, "whole card")] if whole else []
     names = _named([f"{facts.ref} ({ask_words(facts)})" for facts in summary.waiting])
-    count = len(summary.waiting)
-    return f"pending: {counted(count, 'pod')} wait{'s' if count == 1 else ''} for {' and '.join(asked)}: {names}"
+    return f"pending: {counted(len(summary.waiting), 'pod', 'wait')} for {' and '.join(asked)}: {names}"
 
 
 def ask_words(facts: PodFacts) -> str:

@@ -111,7 +111,12 @@ class NodeMetrics(Collector, Generic[T]):
         """Read the present state."""
         if (seen := self._observed) is None:
             return
-        yield from collect_card_metrics(seen)
+        yield from _card_metrics(seen)
+        yield _pod_metric(seen)
+        yield from _use_metrics(seen)
+        yield from _pod_use_metrics(seen)
+        yield from _unattributed_metrics(seen)
+        yield from _over_use_metrics(seen)
         yield from self.read(seen)
         failed = (((seen.vendor, seen.node, call), times) for call, times in self._failed_calls.items())
         yield counter(*self._failures, ("vendor", "node", "call"), failed)
@@ -119,16 +124,6 @@ class NodeMetrics(Collector, Generic[T]):
     @abstractmethod
     def read(self, observed: T) -> Iterator[Metric]:
         """Read the metrics that only this program has."""
-
-
-def collect_card_metrics(observed: ObservedCards) -> Iterator[Metric]:
-    """Read the present state of the cards and of the pods that have them."""
-    yield from _card_metrics(observed)
-    yield _pod_metric(observed)
-    yield from _use_metrics(observed)
-    yield from _pod_use_metrics(observed)
-    yield from _unattributed_metrics(observed)
-    yield from _over_use_metrics(observed)
 
 
 def _card_metrics(observed: ObservedCards) -> Iterator[Metric]:

@@ -146,8 +146,9 @@ class Extender:
         self._drifts = [(state, metrics.drifts[state.vendor.name]) for state in self.states]
         recount_s = settings.follow.recount_interval + _LIVE_GRACE_S
         self._heartbeat = Heartbeat("recount", recount_s, self._clock.monotonic)
+        own_first = ([own, *(each for each in self.services if each is not own)] for own in self.services)
         self._vendor_routes = [
-            VendorRoutes(each, self._make_dispatcher(each), self.serving, metrics) for each in self.services
+            VendorRoutes(each[0], Dispatcher(each, client, self._clock), self.serving, metrics) for each in own_first
         ]
         served = settings.placement.vendor
         self._unserved = [UnservedVendor(vendor, served) for vendor in VENDORS if vendor not in served]
@@ -170,10 +171,6 @@ class Extender:
             monotonic=self._clock.monotonic,
             on_claims_node=serves_claims.set,
         )
-
-    def _make_dispatcher(self, own: Services) -> Dispatcher:
-        others = (each for each in self.services if each is not own)
-        return Dispatcher([own, *others], self._api, self._clock)
 
     def _make_claims(self, client: KubeClient) -> ExtenderClaims:
         return ExtenderClaims(

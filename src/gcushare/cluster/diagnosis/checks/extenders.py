@@ -17,12 +17,11 @@ def check_presence(facts: Facts) -> Iterator[Finding]:
     if not facts.knows(Area.PODS, Area.SERVICE):
         return
     extender = facts.extender
-    # Behind a Service that could not be asked there may be one whose pods are not recognised.
-    is_missing = not extender.replicas and extender.service is None
     if not facts.vendors() and not extender.replicas:
         if facts.scope is None and facts.knows(Area.NODES):
             yield info("nothing-found", "cluster", "no node shares cards, and there is no extender", "install gcushare")
-    elif is_missing and needs_extender(facts):
+    # Behind a Service that could not be asked there may be one whose pods are not recognised.
+    elif not extender.replicas and extender.service is None and needs_extender(facts):
         yield error(
             "extender-missing",
             f"Service {extender.service_name}",

@@ -107,11 +107,6 @@ class FitIndex:
         self.follow_changes()
         self.score_due(SCORED_PER_CALL)
 
-    @property
-    def due(self) -> int:
-        """How many nodes are still to be scored."""
-        return len(self._due)
-
     def score_due(self, count: int) -> int:
         """Score up to ``count`` of the nodes to be scored; returns how many."""
         count = min(count, len(self._due))

@@ -81,7 +81,7 @@ def test_whole_cards_are_counted_apart_from_ids_of_another_layout() -> None:
     shown.add_whole("d/b", "c0", ["card-5"])
     assert shown.whole == {"d/a": {"c0": {3: 1}, "c1": {4: 1}}, "d/b": {"c0": {5: 1}}}
     assert shown.foreign == [ForeignHolding("d/a", "c0", 2, "GPU-1")]
-    assert shown.whole_cards == {3, 4, 5}
+    assert shown.cards(whole=True, without=()) == {3, 4, 5}
 
 
 def test_a_checkpoint_completes_what_podresources_hides() -> None:

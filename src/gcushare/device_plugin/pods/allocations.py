@@ -111,13 +111,6 @@ class KubeletAllocations:
                 self.whole |= {pod: other.whole[pod]} if pod in other.whole else {}
                 self._held |= {pod: other._held[pod]} if pod in other._held else {}
 
-    @property
-    def whole_cards(self) -> frozenset[int]:
-        """The cards that a pod holds whole."""
-        return frozenset(
-            index for containers in self.whole.values() for cards in containers.values() for index in cards
-        )
-
     def find_holder(self, ids: DeviceIds) -> tuple[str, CardCounts] | None:
         """Find the pod whose containers hold these ids of memory: its key, and its units by card, each id once.
 

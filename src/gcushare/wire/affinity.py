@@ -11,11 +11,7 @@ from gcushare.core.node_rules import NodeSelectorTerm
 
 
 class _AffinityPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """As ``objects.KubeObject``, which this module may not import."""
-
-
-class SkippedRule(_AffinityPart, frozen=True):
-    """A rule that is counted, but not read."""
+    """As ``objects.KubeObject``, which this module may not import. As a field: a rule that is counted, but not read."""
 
 
 class NodeSelector(_AffinityPart, frozen=True):
@@ -26,14 +22,14 @@ class NodeSelector(_AffinityPart, frozen=True):
 
 class NodeAffinity(_AffinityPart, frozen=True):
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: tuple[SkippedRule, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[_AffinityPart, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
 
 
 class PodAffinity(_AffinityPart, frozen=True):
     """Affinity to pods, or anti-affinity."""
 
-    required: tuple[SkippedRule, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: tuple[SkippedRule, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
+    required: tuple[_AffinityPart, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[_AffinityPart, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
 
 
 class Affinity(_AffinityPart, frozen=True):

@@ -27,10 +27,6 @@ _MAX_BUDGET_WORDS = 2048
 namespace on a node is compared with all of them, between kube-scheduler's calls: 100 pods take a tenth of a second."""
 
 
-class _Skipped(KubeObject, frozen=True):
-    """A value that only counts as present."""
-
-
 _ANY_ADDRESS = "0.0.0.0"
 
 
@@ -45,8 +41,8 @@ class _OccupantContainer(Container, frozen=True):
 
 
 class _Volume(KubeObject, frozen=True):
-    persistent_volume_claim: _Skipped | None = None
-    ephemeral: _Skipped | None = None
+    persistent_volume_claim: KubeObject | None = None  # These two only count as present.
+    ephemeral: KubeObject | None = None
 
 
 class _OccupantSpec(PodSpec, frozen=True):

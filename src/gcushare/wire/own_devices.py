@@ -15,16 +15,12 @@ from gcushare.wire.pods import card_resources
 _NO_CARDS = frozenset({"", "none", "void"})
 
 
-class VariableSource(KubeObject, frozen=True):
-    """A field or another object that a variable's value comes from."""
-
-
 class Variable(KubeObject, frozen=True):
-    """An environment variable; ``value`` is "" if it comes from elsewhere."""
+    """An environment variable; ``value`` is "" if it comes from elsewhere: ``value_from`` only counts as present."""
 
     name: str = ""
     value: str = ""
-    value_from: VariableSource | None = None
+    value_from: KubeObject | None = None
 
 
 class ContainerWithVariables(Container, frozen=True):

@@ -70,10 +70,6 @@ class ConsumerReference(KubeObject, frozen=True):
     uid: str = ""
 
 
-class Skipped(KubeObject, frozen=True):
-    """A part that is counted but not read."""
-
-
 class CapacityRequests(KubeObject, frozen=True):
     """The amounts that a claim takes of a device, by the capacity's name."""
 
@@ -87,8 +83,8 @@ class ExactRequest(KubeObject, frozen=True):
     count: Int = 1
     capacity: CapacityRequests = CapacityRequests()
     allocation_mode: str = "ExactCount"
-    selectors: tuple[Skipped, ...] = ()
-    tolerations: tuple[Skipped, ...] = ()
+    selectors: tuple[KubeObject, ...] = ()  # These two are counted, but not read.
+    tolerations: tuple[KubeObject, ...] = ()
     admin_access: bool | None = None
 
 
@@ -118,7 +114,7 @@ class DeviceClaim(KubeObject, frozen=True):
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
-    config: tuple[Skipped, ...] = ()
+    config: tuple[KubeObject, ...] = ()  # Counted, but not read.
 
 
 class ClaimSpec(KubeObject, frozen=True):

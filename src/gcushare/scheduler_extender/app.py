@@ -213,7 +213,8 @@ class Extender:
         """Watch, take part in the election and serve until the shutdown; then drain requests, binds and events."""
         with self.verbs.folder:
             async with root_tasks(shutdown, drain_s=DRAIN_S) as tasks:
-                self.verbs.start_loops(tasks)
+                if self.verbs.keeper is not None:
+                    tasks.start("keep the certificates of the scheduler's calls", self.verbs.keeper.run())
                 serve = await self.verbs.first_port_settings(shutdown)
                 if serve is None:
                     return

@@ -17,7 +17,7 @@ from gcushare.runtime.http.scheduler_requests import GetPath, Verb
 from gcushare.runtime.http.scheduler_server import start_scheduler_server
 from gcushare.runtime.http.server import RunningServer
 from gcushare.runtime.settings.serving import ServeSettings
-from gcushare.runtime.shutdown import RootTasks, Shutdown
+from gcushare.runtime.shutdown import Shutdown
 from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, VerbsSettings
 from gcushare.wire.contracts import VERBS_PORT
 
@@ -65,11 +65,6 @@ class VerbsPort:
         if not self.is_wanted or self.server is not None:
             return None
         return self.keeper.obstacle if self.keeper is not None and self.keeper.obstacle else "its port is not open"
-
-    def start_loops(self, tasks: RootTasks) -> None:
-        """Start the loop that keeps the certificates."""
-        if self.keeper is not None:
-            tasks.start("keep the certificates of the scheduler's calls", self.keeper.run())
 
     async def first_port_settings(self, shutdown: Shutdown) -> ServeSettings | None:
         """How the first port is served; None if the program has to stop before there is a certificate for it."""

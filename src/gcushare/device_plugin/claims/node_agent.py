@@ -147,9 +147,7 @@ class ClaimsAgent:
                 f"a device plugin still offers {' and '.join(offered)} on this node: its cards are offered to claims "
                 "once the kubelet has dropped that; remove the plugin's pod if it stays"
             )
-        if others := self.other_systems:
-            return others
-        return ""
+        return self.other_systems
 
     def inventory_to_grant(self) -> Inventory:
         """The cards, for a claim that is to be prepared.

@@ -164,8 +164,7 @@ class WorkerProcess:
         try:
             yield
         except BaseException as error:
-            is_answer = isinstance(error, DeviceError) and not isinstance(error, WorkerLostError)
-            if not is_answer:
+            if isinstance(error, WorkerLostError) or not isinstance(error, DeviceError):
                 self._process.kill()
             raise
 

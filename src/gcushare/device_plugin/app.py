@@ -92,9 +92,7 @@ class PluginApp(Way):
         self._node = self._watch_node(self._agent)
         self.observed = self._observe()
         self.metrics.follow(self.observed)
-        health = make_health(
-            self.observed, card_polls=lambda: self._monitor.polls, poll_interval_s=settings.cards.poll_interval
-        )
+        health = make_health(self.observed, lambda: self._monitor.polls, settings.cards.poll_interval)
         self._make_pages(health, lambda: describe(self.observed))
 
     @property

@@ -169,7 +169,7 @@ def _describe_record(entry: PodEntry, sizes: CardCounts) -> dict[str, Any]:
     }
 
 
-def make_health(observed: ObservedResources, *, card_polls: Callable[[], int], poll_interval_s: float) -> HealthChecks:
+def make_health(observed: ObservedResources, card_polls: Callable[[], int], poll_interval_s: float) -> HealthChecks:
     """Return the checks of /healthz and /readyz. ``card_polls`` counts the rounds of the cards task."""
 
     def find_problems() -> dict[str, str]:

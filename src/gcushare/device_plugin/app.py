@@ -78,7 +78,7 @@ class PluginApp(Way):
             limiter=self._limiter,
         )
         self._numbers_problem = "the kubelet's checkpoint was not read yet"
-        self._agent = NodeAgent(settings, dependencies)
+        self._agent: NodeAgent = NodeAgent(settings, dependencies)
         self._parts = self._agent.parts
         self._follow_pods(
             self._parts.store,
@@ -94,10 +94,6 @@ class PluginApp(Way):
         self.metrics.follow(self.observed)
         health = make_health(self.observed, lambda: self._monitor.polls, settings.cards.poll_interval)
         self._make_pages(health, lambda: describe(self.observed))
-
-    @property
-    def leaving(self) -> str:
-        return self._agent.leaving
 
     @property
     def holders(self) -> str:

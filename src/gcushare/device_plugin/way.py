@@ -23,6 +23,7 @@ from gcushare.cluster.watch_handlers import NodeHandler, NodeObserver
 from gcushare.core.cards import Inventory
 from gcushare.device_plugin.adapters import HostAdapters, OwnPodsHandler
 from gcushare.device_plugin.claims.claim_pods import ClaimPods
+from gcushare.device_plugin.claims.node_agent import ClaimsAgent
 from gcushare.device_plugin.node.agent import NodeAgent
 from gcushare.device_plugin.plugin_settings import COMPONENT, PluginSettings
 from gcushare.device_plugin.reporting.own_devices import OwnDevicesReport
@@ -63,6 +64,8 @@ class Way(abc.ABC):
     ``leaving`` says that the node's label asks for the other way, in which case nothing new is given out; "" if not.
     """
 
+    _agent: NodeAgent | ClaimsAgent
+
     def __init__(
         self,
         settings: PluginSettings,
@@ -95,8 +98,8 @@ class Way(abc.ABC):
         """The handlers of the plugin's HTTP port, by path."""
 
     @property
-    @abc.abstractmethod
-    def leaving(self) -> str: ...
+    def leaving(self) -> str:
+        return self._agent.leaving
 
     @property
     @abc.abstractmethod

@@ -77,7 +77,7 @@ class ClaimsApp(Way):
         self._publisher = SlicePublisher(client, driver, node, rng)
         self._cdi = CdiSpecPublisher(CdiSpecFile(kubelet.cdi_dir, vendor), is_wanted=Strategy.CDI in strategies)
         self._writer = CardsPublisher(vendor, node, client, rng=rng, pods_per_count=0)
-        self._agent = ClaimsAgent(
+        self._agent: ClaimsAgent = ClaimsAgent(
             cards,
             SlicePlan(vendor, node, PciBus(PCI_DEVICES).root),
             self._prepared,
@@ -120,10 +120,6 @@ class ClaimsApp(Way):
         self.metrics.follow(self.observed)
         health = make_health(self.observed, lambda: self._monitor.polls, settings.cards.poll_interval)
         self._make_pages(health, lambda: describe(self.observed))
-
-    @property
-    def leaving(self) -> str:
-        return self._agent.leaving
 
     @property
     def holders(self) -> str:

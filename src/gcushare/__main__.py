@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from gcushare.runtime.start import start
+from gcushare.runtime.start import entry_point
 
-TYPE_CHECKING = False  # typing takes milliseconds to import
-if TYPE_CHECKING:
-    from gcushare.runtime.entry import ProcessContext
-
-
-def main(process: ProcessContext | None = None) -> int:
-    """Run the command; returns its exit code."""
-    return start("gcushare.cli.subcommands", "main", process)
-
+main = entry_point("gcushare.cli.subcommands", "main")
 
 if __name__ == "__main__":
     sys.exit(main())

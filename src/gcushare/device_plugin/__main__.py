@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from gcushare.runtime.start import start
+from gcushare.runtime.start import entry_point
 
-TYPE_CHECKING = False  # typing takes milliseconds to import
-if TYPE_CHECKING:
-    from gcushare.runtime.entry import ProcessContext
-
-
-def main(process: ProcessContext | None = None) -> int:
-    """Run the command; returns its exit code."""
-    return start("gcushare.device_plugin.command_line", "main", process)
-
-
-def main_gpushare(process: ProcessContext | None = None) -> int:
-    """Run it as ``gpushare-device-plugin-v2`` is called; returns the exit code."""
-    return start("gcushare.device_plugin.command_line", "main_gpushare", process)
-
+main = entry_point("gcushare.device_plugin.command_line", "main")
+# As ``gpushare-device-plugin-v2`` is called.
+main_gpushare = entry_point("gcushare.device_plugin.command_line", "main_gpushare")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -49,6 +49,14 @@ def start(module: str, function: str, process: ProcessContext | None = None) -> 
     return code
 
 
+def entry_point(module: str, function: str) -> Callable[..., int]:
+    """Return the function by which a command is called: it starts the program, and takes and returns what `start` does.
+
+    ``process`` is its only argument.
+    """
+    return lambda process=None: start(module, function, process)
+
+
 def load(module: str, function: str) -> Callable[..., int]:
     """Import a module of a program and return its function, which returns the exit code.
 

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from gcushare.runtime.start import start
+from gcushare.runtime.start import entry_point
 
-TYPE_CHECKING = False  # typing takes milliseconds to import
-if TYPE_CHECKING:
-    from gcushare.runtime.entry import ProcessContext
-
-
-def main_gcushare(process: ProcessContext | None = None) -> int:
-    """Run ``kubectl-inspect-gcushare``; returns the exit code."""
-    return start("gcushare.cli.inspect.command_line", "main_gcushare", process)
-
-
-def main_gpushare(process: ProcessContext | None = None) -> int:
-    """Run ``kubectl-inspect-gpushare``; returns the exit code."""
-    return start("gcushare.cli.inspect.command_line", "main_gpushare", process)
-
+main_gcushare = entry_point("gcushare.cli.inspect.command_line", "main_gcushare")  # ``kubectl-inspect-gcushare``
+main_gpushare = entry_point("gcushare.cli.inspect.command_line", "main_gpushare")  # ``kubectl-inspect-gpushare``
 
 if __name__ == "__main__":
     sys.exit(main_gcushare())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gcushare.core.assignments import Assignment, CardGrant, PodRef
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.choice import Occupancy, Occupant, Proposed, choose
+from gcushare.core.preemption.choice import Choice, Occupancy, Occupant, Proposed
 from gcushare.core.preemption.kept_room import NO_NOMINEES
 from gcushare.core.preemption.victims import Rank, rank_victims
 from gcushare.core.requests import CardRequest
@@ -67,7 +67,7 @@ class World:
 
     def choose(self, proposed: Proposed) -> Proposed | None:
         preemptor = PodRef("preemptor", "default", "preemptor", "", self.priority)
-        return choose(self.node, preemptor, self.request, self.here, proposed, NO_NOMINEES)
+        return Choice(self.node, preemptor, self.request, self.here, proposed, NO_NOMINEES).make()
 
     # What kube-scheduler and we look at
 

@@ -65,26 +65,9 @@ class Proposed:
     violations: int = 0
 
 
-def choose(
-    node: NodeState,
-    preemptor: PodRef,
-    request: CardRequest,
-    here: Occupancy,
-    proposed: Proposed,
-    room: RoomAfterNominees,
-) -> Proposed | None:
-    """Choose the pods that end on one node; None if none may end there, because that would not help.
+class Choice:
+    """The choice of the pods that end on one node."""
 
-    kube-scheduler's proposal stays as it is if the cards have room and something else lacks: preemption for that is its
-    own business. If nothing else lacks, its count of the card memory is wrong, and no pod ends for that.
-
-    Pods that are leaving end in any case. They are named if no other pod has to end: then the preemptor waits for them
-    as a nominee.
-    """
-    return _Choice(node, preemptor, request, here, proposed, room).run()
-
-
-class _Choice:
     def __init__(
         self,
         node: NodeState,
@@ -104,7 +87,15 @@ class _Choice:
         self._quota = Counter(here.allowed or {})
         self._lenient = self._quota | Counter(budget for pod in self._proposed for budget in pod.budgets)
 
-    def run(self) -> Proposed | None:
+    def make(self) -> Proposed | None:
+        """Choose them; None if none may end there, because that would not help.
+
+        kube-scheduler's proposal stays as it is if the cards have room and something else lacks: preemption for that is
+        its own business. If nothing else lacks, its count of the card memory is wrong, and no pod ends for that.
+
+        Pods that are leaving end in any case. They are named if no other pod has to end: then the preemptor waits for
+        them as a nominee.
+        """
         must = self._needed_otherwise()
         for_cards = choose_victims(self._node, self._request, _refs(self._pool), room=self._room)
         if for_cards is None:

@@ -15,7 +15,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.errors import Refused
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
-from gcushare.core.preemption.choice import Proposed, choose
+from gcushare.core.preemption.choice import Choice, Proposed
 from gcushare.core.preemption.victims import Rank, choose_victims, rank_victims
 from gcushare.kube.client import KubeClient
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
@@ -187,7 +187,7 @@ class PreemptService:
         if node is None or here is None:
             return None
         room = nominations.find_room(name, find_ahead(), request.cards.apart)
-        found = choose(node, request.pod, request.cards, here, candidate.proposed, room)
+        found = Choice(node, request.pod, request.cards, here, candidate.proposed, room).make()
         if found is not None:
             proposed = candidate.proposed.uids
             others = len(set(found.uids).difference(proposed))

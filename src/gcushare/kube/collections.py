@@ -1,4 +1,4 @@
-"""The handler that gets a reflector's objects, and one that keeps them.
+"""The handler that gets a reflector's objects, one that keeps them, and what keeps the newest entries of anything.
 
 Objects are distinguished by uid: a name may be given again. A program also learns of objects by the answers to its own
 requests, and such an answer may come after the watch has shown the object's end.
@@ -37,14 +37,29 @@ class HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=HasMetadata)
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Newest(OrderedDict[K, V]):
+    """The entries that were written last, in that order, and no more than ``most`` of them."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 class Gone:
     """The uids that were deleted last. A uid is not given again, so an answer that has one of them is too late."""
 
     def __init__(self, most: int = 4096) -> None:
-        self._most = most
-        self._uids: OrderedDict[str, None] = OrderedDict()
+        self._uids = Newest[str, None](most)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._uids
@@ -52,8 +67,6 @@ class Gone:
     def add(self, uid: str) -> None:
         """Record a deleted object; repeatable."""
         self._uids[uid] = None
-        if len(self._uids) > self._most:
-            self._uids.popitem(last=False)
 
     def discard(self, uid: str) -> None:
         """Record that the watch shows the object all the same: the server's store was restored."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from gcushare.core.assignments import PodRef
@@ -18,6 +18,7 @@ from gcushare.core.errors import ConflictError, GcushareError, NotFoundError, Re
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock, rfc3339
+from gcushare.kube.collections import Newest
 from gcushare.kube.errors import AlreadyExistsError
 from gcushare.kube.patches import Patch, PatchKind
 from gcushare.kube.resources import EVENTS
@@ -81,7 +82,7 @@ class EventRecorder:
         self._limits = limits or RecorderLimits()
         self._clock = clock
         self._bucket = TokenBucket(self._limits.rate_per_s, self._limits.burst, self._clock)
-        self._series: OrderedDict[tuple[str, str, str, str, str], _Series] = OrderedDict()
+        self._series = Newest[tuple[str, str, str, str, str], _Series](self._limits.series)
         self._queue: deque[_Series] = deque()
         self._is_posting = False
         self._wake = asyncio.Event()
@@ -100,10 +101,7 @@ class EventRecorder:
         """
         # A node's Events are of its cards: what is said of one is not the end of what was said of another.
         key = (about.kind, about.name, about.uid, reason, message if about.kind == "Node" else "")
-        series = self._series.setdefault(key, _Series(about, reason))
-        if len(self._series) > self._limits.series:
-            self._series.popitem(last=False)
-        self._series.move_to_end(key)
+        series = self._series[key] = self._series.get(key) or _Series(about, reason)
         series.warning, series.message = warning, cut_message(message)
         is_soon = self._clock.monotonic() < series.posted_at + self._limits.interval_s
         if series.queued or (is_soon and not corrects):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from aiohttp import web
@@ -18,6 +17,7 @@ from gcushare.core.errors import ForbiddenError, GcushareError, RetryableError
 from gcushare.core.log_fields import fields
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
+from gcushare.kube.collections import Newest
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.dashboard.token_reviews import PATH, VERB, review_access, review_token
 
@@ -62,8 +62,8 @@ class TokenGuard:
         self._client = client
         self._clock = clock
         # Stored apart, so that a flood of made-up tokens pushes no reader out.
-        self._readers: OrderedDict[str, ReviewedToken] = OrderedDict()
-        self._refusals: OrderedDict[str, ReviewedToken] = OrderedDict()
+        self._readers = Newest[str, ReviewedToken](_MAX_REMEMBERED)
+        self._refusals = Newest[str, ReviewedToken](_MAX_REMEMBERED)
         self._asking: dict[str, asyncio.Lock] = {}
         self._unknown = TokenBucket(UNKNOWN_PER_S, UNKNOWN_BURST, self._clock)
 
@@ -152,10 +152,7 @@ class TokenGuard:
     def _remember(self, key: str, verdict: ReviewedToken) -> ReviewedToken:
         self._readers.pop(key, None)
         self._refusals.pop(key, None)
-        memory = self._refusals if verdict.problem else self._readers
-        memory[key] = verdict
-        if len(memory) > _MAX_REMEMBERED:
-            memory.popitem(last=False)
+        (self._refusals if verdict.problem else self._readers)[key] = verdict
         return verdict
 
 

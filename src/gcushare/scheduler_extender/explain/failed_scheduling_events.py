@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from gcushare.core.explain.reason_text import summarise
 from gcushare.core.log_fields import fields
 from gcushare.core.nodes import NodeState
 from gcushare.kube.clock import Clock
+from gcushare.kube.collections import Newest
 from gcushare.kube.events import about_pod
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
@@ -66,9 +67,9 @@ class FailedSchedulingReporter:
         self._events = events
         self._clock = clock
         self._bucket = TokenBucket(TOKENS_PER_S, BURST_TOKENS, self._clock)
-        self._reported: OrderedDict[str, float] = OrderedDict()
-        self._queue: OrderedDict[str, SchedulingRequest] = OrderedDict()
-        self._awaiting: OrderedDict[str, dict[str, SchedulingRequest]] = OrderedDict()
+        self._reported = Newest[str, float](_MAX_REMEMBERED)
+        self._queue: dict[str, SchedulingRequest] = {}
+        self._awaiting = Newest[str, Newest[str, SchedulingRequest]](_MAX_AWAITED)
         """By node and uid: pods that have an Event saying that the node's cards are not known."""
         self._corrected: set[str] = set()
         """Queued pods that have an Event that is no longer true."""
@@ -87,9 +88,6 @@ class FailedSchedulingReporter:
             self.counters["dropped"] += 1
             return
         self._reported[uid] = now
-        self._reported.move_to_end(uid)
-        if len(self._reported) > _MAX_REMEMBERED:
-            self._reported.popitem(last=False)
         self._queue[uid] = request
         self._wake.set()
 
@@ -105,13 +103,8 @@ class FailedSchedulingReporter:
     def _await_cards(self, names: Iterable[str], pods: Iterable[SchedulingRequest]) -> None:
         """Remember to report pods again once a node's cards are known."""
         for name in names:
-            awaiting = self._awaiting.setdefault(name, {})
+            awaiting = self._awaiting[name] = self._awaiting.get(name) or Newest(_MAX_QUEUED)
             awaiting.update((request.pod.uid, request) for request in pods)
-            while len(awaiting) > _MAX_QUEUED:
-                del awaiting[next(iter(awaiting))]
-            self._awaiting.move_to_end(name)
-        while len(self._awaiting) > _MAX_AWAITED:
-            self._awaiting.popitem(last=False)
 
     async def run(self) -> None:
         """Report until cancelled."""

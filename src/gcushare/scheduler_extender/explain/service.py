@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
@@ -13,6 +12,7 @@ from gcushare.core.errors import NotFoundError
 from gcushare.core.explain.explanation import Explainer, Explanation
 from gcushare.core.fit_index import Shape
 from gcushare.core.nodes import NodeState
+from gcushare.kube.collections import Newest
 from gcushare.scheduler_extender.cooperative_yield import CooperativeYield
 from gcushare.scheduler_extender.state.scheduling_request import RejectedRequest, SchedulingRequest, WaitingPod
 from gcushare.scheduler_extender.state.vendor_state import VendorState
@@ -34,7 +34,7 @@ class ExplainService:
 
     def __init__(self, state: VendorState) -> None:
         self._state = state
-        self._kept: OrderedDict[Question, tuple[tuple[int, int], Explanation]] = OrderedDict()
+        self._kept = Newest[Question, tuple[tuple[int, int], Explanation]](_MAX_KEPT)
         self._at_work = asyncio.Lock()
 
     async def explain(self, namespace: str, name: str) -> ExplainDocument:
@@ -130,8 +130,6 @@ class ExplainService:
                 await asyncio.sleep(0)
             found = explainer.finish()
             self._kept[question] = (now, found)
-            if len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
             return found
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
@@ -22,6 +22,7 @@ from gcushare.core.other_resources import NO_AMOUNTS, SpareResources, Taken
 from gcushare.core.packing.expected_fill import Demand
 from gcushare.core.packing.learned_fill import LearnedFill, demand_held
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, CardRank
+from gcushare.kube.collections import Newest
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.wire.documents.explain import ChoiceDocument
 from gcushare.wire.objects import Node, Pod
@@ -57,7 +58,7 @@ class Preferences:
         self._learned_from = (0, 0, 0)
         """At the last learning: the turnover of pods, the number of pods, and of nodes."""
         self._wanted = asyncio.Event()
-        self._choices: OrderedDict[str, tuple[str, ChoiceDocument]] = OrderedDict()
+        self._choices = Newest[str, tuple[str, ChoiceDocument]](_MAX_CHOICES)
         """By the pod's uid: the node, and why."""
         for indexes in self._all:
             spare.listen(indexes.score_node_again)
@@ -95,8 +96,6 @@ class Preferences:
                 request.soft_rules if named < standing.fitting else (),
             ),
         )
-        if len(self._choices) > _MAX_CHOICES:
-            self._choices.popitem(last=False)
 
     def find_choice(self, held: Assignment) -> ChoiceDocument | None:
         """Why a pod has its node; None if another program decided that, or it is no longer stored."""

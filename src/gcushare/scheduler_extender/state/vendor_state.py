@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
@@ -21,7 +20,7 @@ from gcushare.core.log_fields import fields
 from gcushare.core.other_resources import SpareResources
 from gcushare.core.requests import PodRequest
 from gcushare.core.units import MemoryUnit
-from gcushare.kube.collections import Gone
+from gcushare.kube.collections import Gone, Newest
 from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.state.nominations import Nominations
 from gcushare.scheduler_extender.state.pod_stores import LastFilteredNodes, NewerReads, PodNames
@@ -102,7 +101,7 @@ class VendorState(ClusterView):
         """The same for pods that are bound without one. Apart: these sets are long and would push out others."""
         self.over_use: dict[str, str] = {}
         """By uid: text on what bound pods use beyond their grants."""
-        self._remembered: OrderedDict[str, SchedulingRequest] = OrderedDict()
+        self._remembered = Newest[str, SchedulingRequest](MAX_REMEMBERED)
 
     # Nodes
 
@@ -290,8 +289,6 @@ class VendorState(ClusterView):
                 pods[uid] = replace(known, version=request.version)  # The watch is behind; a request never changes.
             return
         self._remembered[uid] = request
-        if len(self._remembered) > MAX_REMEMBERED:
-            self._remembered.popitem(last=False)
 
     def find_request(self, uid: str) -> SchedulingRequest | None:
         """The request of an unbound pod, from the watch or a read; None if it has none that can be granted."""

@@ -7,7 +7,6 @@ same watch and are milliseconds apart.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from gcushare.core.assignments import PodRef
 from gcushare.core.errors import NotFoundError, Refused, RemoteContractError, RetryableError
 from gcushare.kube.client import KubeClient
 from gcushare.kube.clock import Clock
+from gcushare.kube.collections import Newest
 from gcushare.kube.write_rate import TokenBucket
 from gcushare.scheduler_extender.state.scheduling_request import (
     RejectedRequest,
@@ -57,7 +57,7 @@ class PodLookup:
         self._client = client
         self._bucket = TokenBucket(READS_PER_S, BURST_READS, clock)
         self._resources = [name.encode() for each in states for name in card_resources(each.vendor)]
-        self._without_cards: OrderedDict[str, Known] = OrderedDict()
+        self._without_cards = Newest[str, Known](_MAX_WITHOUT_CARDS)
         """By uid: pods that were read and ask for no card. A pod's resources do not change."""
 
     def find(self, pod: PodRef, written: bytes) -> Known | None:
@@ -112,8 +112,6 @@ class PodLookup:
             named = next((state for state in self._states if names_resources(read, state.vendor)), None)
             known = Known(self._states[0], None) if named is None else Known(named, None, gets_no_record=True)
             self._without_cards[pod.uid] = known
-            if len(self._without_cards) > _MAX_WITHOUT_CARDS:
-                self._without_cards.popitem(last=False)
             return known
         known = _only(str(pod), found)
         if known.request is not None:

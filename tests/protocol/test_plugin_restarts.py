@@ -140,7 +140,7 @@ async def test_what_was_to_be_reported_before_a_stop_is_reported() -> None:
         rig.write_cards({index: {"health": "unhealthy", "reason": "off the bus"} for index in range(4)})
         await rig.until(lambda: any(card.reason for card in _cards(rig)), "the cards are sick")
         await rig.stop_plugin()
-        assert len(rig.events("CardUnhealthy")) == 5, "one of the node and one of each pod"
+        assert len(rig.events("CardUnhealthy")) == 8, "one of each card and one of each pod"
 
 
 def _cards(rig: PluginRig) -> Sequence[InventoryCard]:

@@ -122,7 +122,7 @@ def _checkpoint(body: bytes) -> object:
         path = Path(folder) / "kubelet_internal_checkpoint"
         path.write_bytes(body)
         record = read_checkpoint(path, "r", "r-whole")
-        return record.pods, record.held_ids(0), record.whole_cards, read_registered(path, "r")
+        return record.pods, record.held_ids(0), record.cards(whole=True, without=()), read_registered(path, "r")
 
 
 def _holdings(body: bytes) -> object:

@@ -147,7 +147,7 @@ def test_of_several_files_the_first_to_define_something_wins(tmp_path: Path) -> 
             for url in ("socks5://127.0.0.1:1080", "localhost:3128", "http://", "http://127.0.0.1:99999")
         ),
         pytest.param(kubeconfig(cluster={"proxy-url": "//p:1"}), "proxy-url: its value", id="a proxy without a scheme"),
-        pytest.param(kubeconfig(user={"as": "b\nX: y"}), "Impersonate-User .*cannot be sent.* ASCII characters$", id="a name of two lines"),
+        pytest.param(kubeconfig(user={"as": "b\nX: y"}), "Impersonate-User .*sent.* ASCII characters$", id="two lines"),
         pytest.param(kubeconfig(user={"as-groups": ["dev"]}), "Impersonate-Group 'dev'.*write 'as'", id="group alone"),
         pytest.param(kubeconfig(user={"token": "a\nb"}), "line break", id="a token of two lines"),
         pytest.param(kubeconfig(user={"auth-provider": {"name": "oidc"}}), "'oidc' is not supp.*exec", id="provider"),

@@ -207,6 +207,8 @@ async def test_pods_that_are_placed_no_more_are_told_why_and_do_not_wait(seen: C
     assert "the pod has ended (Failed: UnexpectedAdmissionError: no room on card 0)" in said
     assert "the pod is being deleted, and is placed no more" in said
     assert "leaving" not in (await seen.call("-o", "json", "--source=api")).out
+    seen.put(pod_document("static", 4, node="node-1", annotations={"kubernetes.io/config.mirror": "x"}))
+    assert "is a static pod: the kubelet of node-1 starts it" in (await seen.call("explain", "static")).err
 
 
 async def test_a_gated_pod_is_told_which_gate_it_waits_for(seen: Cluster) -> None:

@@ -47,7 +47,7 @@ from gcushare.wire.dra.slices import RESOURCE_SLICE
 from gcushare.wire.objects import POD, Pod
 from gcushare.wire.other_resources import pod_requests
 from gcushare.wire.pod_options import pod_options
-from gcushare.wire.pods import current_request, is_finished, pod_ref
+from gcushare.wire.pods import current_request, is_finished, is_mirror, pod_ref
 from gcushare.wire.unread_keys import find_foreign_request, unread_resources
 
 UNKNOWN_POLICY = "(the extender's default)"
@@ -109,6 +109,11 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
             f"for {vendor.memory_resource} and no other scheduler: docs/moving-over.md has the steps"
         )
         return _explain_refused(vendor, found, problem)
+    if request is None and is_mirror(found.metadata.annotations):
+        raise Refused(
+            f"pod {found.key} is a static pod: the kubelet of {found.spec.node_name} starts it and gives it its cards; "
+            "nothing of it is decided here, and `inspect -d` shows what it holds there"
+        )
     if request is None:
         hints = "".join(f"; {text}" for text in unread_resources(found))
         raise Refused(

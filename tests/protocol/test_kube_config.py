@@ -208,6 +208,7 @@ def test_a_line_that_is_no_yaml_is_not_quoted(tmp_path: Path) -> None:
         pytest.param({"token": "abc"}, "Bearer abc", id="token"),
         pytest.param({"username": "u", "password": "p"}, "Basic dTpw", id="password"),
         pytest.param({"username": "", "password": "", "token": ""}, None, id="empty words"),
+        pytest.param({"token": "a b"}, "Bearer a b", id="a token of two words"),
         pytest.param(
             {"tokenFile": "token", "token": "not this"}, "Bearer from-file", id="token file, next to its kubeconfig"
         ),
@@ -241,6 +242,9 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path, authority_pem: str
     assert len(config.ssl.get_ca_certs()) == 1
     assert await header_of(config) == "Bearer first"
     assert load(tmp_path, environ=environ, context="lab").server == "http://home:1"
+    (tmp_path / "sa/ca.crt").write_text("none")
+    with pytest.raises(ConfigError, match=f"service account in {tmp_path / 'sa'}"):
+        load(tmp_path, environ=environ)
     (tmp_path / "sa/token").unlink()
     with pytest.raises(ConfigError, match="token' does not exist: set automountServiceAccountToken: true"):
         load(tmp_path, environ=environ)

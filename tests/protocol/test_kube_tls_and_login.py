@@ -190,6 +190,7 @@ async def test_a_login_program_is_asked_once_and_again_when_its_token_is_refused
     assert tokens == [f"Bearer token-{number}-me" for number in [1, 1, 1, 2, 2]]
     passed: JsonObject = {"server": server.server, "certificate-authority-data": b64(b"an authority")}
     passed["config"] = extensions[0]["extension"]
+    assert program.calls[0]["kind"] == "ExecCredential"
     assert program.calls[0]["spec"]["cluster"] == passed, "it need not know where the kubeconfig is"
 
 

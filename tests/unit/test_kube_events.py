@@ -84,6 +84,7 @@ async def test_an_event_is_posted_with_everything_kubectl_shows() -> None:
     async with desk() as here:
         await here.record("card 3 of node-1", "CardAssigned", warning=True)
         (event,) = here.server.events.values()
+        assert event.involved_object == about_pod(PodRef("uid-1", "ns", "train"))
         assert event.involved_object == ObjectReference("v1", "Pod", "train", "ns", "uid-1")
         assert (event.type, event.count) == ("Warning", 1)
         assert here.server.shown == [("CardAssigned", "card 3 of node-1", 1)]
@@ -110,6 +111,7 @@ async def test_repeats_within_a_minute_are_counted_in_the_next_post() -> None:
         await here.record("still no room")
         assert here.server.requests == ["create", "repeat"]
         assert here.server.shown == [("NoRoom", "still no room", 101)]
+        assert [each.last_timestamp for each in here.server.events.values()] == ["2026-01-01T00:17:41Z"]
         assert here.recorder.counters["merged"] == 99
 
 

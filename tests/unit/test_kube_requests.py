@@ -31,7 +31,7 @@ from gcushare.kube.errors import (
     describe,
     error_of_answer,
 )
-from gcushare.kube.patches import eviction
+from gcushare.kube.patches import Precondition, binding, delete_options, eviction
 from gcushare.kube.resources import is_at_least
 from gcushare.scheduler_extender.claims.template_plan import OWN_LABELS, TemplateKey, TemplatePlan
 from gcushare.vendors import ENFLAME
@@ -358,3 +358,12 @@ def test_only_so_many_deleted_objects_are_remembered() -> None:
 def test_an_eviction_is_of_exactly_this_pod() -> None:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"}}
     assert eviction(PodRef("u", "ns", "p"), "v1")["deleteOptions"] == options
+
+
+def test_what_is_sent_to_bind_and_to_delete_is_what_the_api_server_reads() -> None:
+    pod, target = PodRef("u", "team", "a"), {"apiVersion": "v1", "kind": "Node", "name": "n"}
+    metadata = {"name": "a", "namespace": "team", "uid": "u", "resourceVersion": "7", "annotations": {"k": "v"}}
+    sent = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    assert binding(pod, "n", {"k": "v"}, "7") == sent
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"}}
+    assert delete_options(Precondition(uid="u"), 5) == {**options, "gracePeriodSeconds": 5}

@@ -280,16 +280,17 @@ def test_the_command_line_reference_is_in_step_with_the_programs() -> None:
 def test_the_fraction_of_the_user_guide_is_that_of_each_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's own lines: 24 GiB on two cards of 16 are three quarters of each."""
     (lines,) = [block.text for block in guide("user-guide.md").blocks() if "import torch" in block.text]
-    fractions: dict[int, float] = {}
+    fractions: dict[int | str, float] = {}
     cuda = SimpleNamespace(
         device_count=lambda: 2,
         get_device_properties=lambda card: SimpleNamespace(total_memory=16 * GIB),
         set_per_process_memory_fraction=lambda share, card: fractions.update({card: share}),
+        set_device=lambda card: fractions.update(used=card),
     )
     monkeypatch.setitem(sys.modules, "torch", cast(ModuleType, SimpleNamespace(cuda=cuda)))
     monkeypatch.setenv(CONTAINER_BYTES, str(24 * GIB))
     exec(compile(lines, "user-guide.md", "exec"), {})
-    assert fractions == {0: 0.75, 1: 0.75}
+    assert fractions == {0: 0.75, 1: 0.75, "used": 0}
 
 
 ALERTS = [pytest.param(rule, id=rule["alert"]) for rule in alerts()]

@@ -28,9 +28,14 @@ class cuda:
     initialized = False
     def is_initialized(): return cuda.initialized
     def _lazy_call(call): queue.append(call)
-    def device_count(): return 1
+    current, devices = 0, 1
+    def device_count(): return cuda.devices
+    def current_device(): return cuda.current
+    def set_device(device): cuda.current = device
     def get_device_properties(device): return types.SimpleNamespace(total_memory=16 << 30)
-    def set_per_process_memory_fraction(fraction, device): calls.append((fraction, device))
+    def set_per_process_memory_fraction(fraction, device):
+        calls.append((fraction, device))
+        cuda.current = device
     def init():
         cuda.initialized = True
         for call in queue: call()
@@ -43,6 +48,8 @@ class config:
     def get_logical_device_configuration(device): return config.configured.get(device)
     def LogicalDeviceConfiguration(memory_limit): return memory_limit
     def set_logical_device_configuration(device, found): calls.append((device, found))
+    class experimental:
+        def set_memory_growth(device, on): raise ValueError("virtual devices configured")
 """
 
 
@@ -69,8 +76,9 @@ def answer(folder: Path, program: str, environ: Mapping[str, str] = GRANT) -> ob
 
 
 def test_torch_is_limited_when_it_first_uses_the_card_and_not_at_import(frameworks: Path) -> None:
-    program = "import gcushare_limits, torch\nbefore = list(torch.calls)\ntorch.cuda.init()"
-    assert answer(frameworks, f"{program}\nprint(json.dumps([before, torch.calls]))") == [[], [[0.25, 0]]]
+    program = "import gcushare_limits, torch\nbefore = list(torch.calls)\ntorch.cuda.devices = 2\ntorch.cuda.init()"
+    shown = "print(json.dumps([before, torch.calls, torch.cuda.current]))"
+    assert answer(frameworks, f"{program}\n{shown}") == [[], [[0.25, 0], [0.25, 1]], 0]
 
 
 def test_a_container_that_may_burst_is_limited_to_its_pods_limit(frameworks: Path) -> None:
@@ -91,6 +99,7 @@ def test_code_that_only_asks_where_a_framework_is_leaves_it_limited(frameworks: 
 @pytest.mark.slow
 def test_tensorflow_gets_one_device_of_the_granted_size_unless_its_author_made_some(frameworks: Path) -> None:
     program = "import gcushare_limits, tensorflow\nprint(json.dumps(tensorflow.calls))"
+    program += "\ntensorflow.config.experimental.set_memory_growth('gpu0', True)"
     assert answer(frameworks, program) == [["gpu0", [4096]]]
     before = "import tensorflow\ntensorflow.config.configured['gpu0'] = [1]\nimport gcushare_limits"
     assert answer(frameworks, f"{before}\nprint(json.dumps(tensorflow.calls))") == []
@@ -98,8 +107,12 @@ def test_tensorflow_gets_one_device_of_the_granted_size_unless_its_author_made_s
 
 def test_a_share_is_cut_and_not_rounded(frameworks: Path) -> None:
     grant = {**GRANT, "GCUSHARE_CARD_MEMORY_BYTES": str(6 * GIB)}
-    program = "import gcushare_limits\nprint(json.dumps(os.environ['XLA_CLIENT_MEM_FRACTION']))"
-    assert answer(frameworks, program, grant) == "0.6666"
+    program = "import gcushare_limits\nprint(json.dumps({k: v for k, v in os.environ.items() if 'MEM' in k.upper()}))"
+    found = answer(frameworks, program, grant)
+    assert isinstance(found, dict)
+    own = {name: found[name] for name in found.keys() - GRANT.keys()}
+    limits = {"CUPY_GPU_MEMORY_LIMIT": str(4 * GIB), "FLAGS_gpu_memory_limit_mb": "4096"}
+    assert own == {**limits, "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.6666"}
 
 
 @pytest.mark.slow
@@ -148,15 +161,15 @@ def test_a_programs_own_modules_are_found_where_python_finds_them(
 ) -> None:
     (app := frameworks / "work" / "app").mkdir(parents=True)
     for name in ("train.py", "__main__.py"):
-        (app / name).write_text("import data, torch\ntorch.cuda.init()\nprint(data.SIZE, torch.calls)\n")
+        (app / name).write_text("import data, torch\ntorch.cuda.init()\nprint(data.SIZE, torch.calls, __file__[0])\n")
     (app / "data.py").write_text("SIZE = 3\n")
     command = frameworks / "bin" / "gcushare-limits"
     command.parent.mkdir()
     command.write_text("import sys\nfrom gcushare_limits.__main__ import main\nsys.exit(main())\n")
     start = (str(command),) if is_installed else ("-m", "gcushare_limits")
     done = run(frameworks, *start, *words, folder=app.parent / folder)
-    assert done.stdout == "3 [(0.25, 0)]\n", done.stderr
-    assert run(frameworks, *words, folder=app.parent / folder).stdout == "3 []\n", "as Python itself runs it"
+    assert done.stdout == "3 [(0.25, 0)] /\n", done.stderr
+    assert run(frameworks, *words, folder=app.parent / folder).stdout in ("3 [] /\n", "3 [] a\n"), "as Python runs it"
 
 
 @pytest.mark.slow

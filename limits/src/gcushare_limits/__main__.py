@@ -57,7 +57,7 @@ def main() -> int:
         program = Path(word)
         _import_from(program if program.is_dir() else program.resolve().parent)
         sys.argv = [word, *rest]
-        runpy.run_path(word, run_name="__main__")
+        runpy.run_path(str(program.absolute()), run_name="__main__")
     return 0
 
 

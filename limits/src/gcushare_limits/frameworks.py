@@ -1,7 +1,7 @@
 """Limits each framework by an environment variable, or by a call after its import.
 
 Sources: PyTorch, torch.cuda.set_per_process_memory_fraction; TensorFlow, tf.config.set_logical_device_configuration;
-JAX, "GPU memory allocation"; CuPy, "Memory management"; PaddlePaddle, FLAGS_fraction_of_gpu_memory_to_use.
+JAX, "GPU memory allocation"; CuPy, "Memory management"; PaddlePaddle, FLAGS_gpu_memory_limit_mb.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from gcushare_limits.grant import Grant, share_text
 
 Configure = Callable[[Any, Grant], None]
 
-_XLA_NAMES = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
-"""Two names of one choice: JAX had the second before the first."""
+_XLA_NAMES = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
+"""Two names of one choice. jaxlib reads both, and refuses both at once; scripts write the first."""
 
 
 def apply(grant: Grant) -> tuple[str, ...]:
     """Limit the frameworks; returns their names. A framework that is already imported is configured at once."""
     share = share_text(grant.fraction)
     if not any(name in os.environ for name in _XLA_NAMES):
-        os.environ.update(dict.fromkeys(_XLA_NAMES, share))
+        os.environ[_XLA_NAMES[0]] = share
     os.environ.setdefault("CUPY_GPU_MEMORY_LIMIT", str(grant.bytes_per_card))
-    os.environ.setdefault("FLAGS_fraction_of_gpu_memory_to_use", share)
+    os.environ.setdefault("FLAGS_gpu_memory_limit_mb", str(grant.bytes_per_card >> 20))
     waiting = {}
     for name, configure in _CONFIGURED.items():
         module = sys.modules.get(name)
@@ -45,9 +45,11 @@ def limit_torch(torch: Any, grant: Grant) -> None:
     """Limit the caching allocator of each device, once CUDA is used. A process must not use CUDA before it forks."""
 
     def limit() -> None:
+        used = torch.cuda.current_device()
         for device in range(torch.cuda.device_count()):
             total = torch.cuda.get_device_properties(device).total_memory
             torch.cuda.set_per_process_memory_fraction(min(1.0, grant.bytes_per_card / total), device)
+        torch.cuda.set_device(used)  # Each call makes its device the current one.
 
     if torch.cuda.is_initialized():
         limit()
@@ -62,6 +64,8 @@ def limit_tensorflow(tensorflow: Any, grant: Grant) -> None:
         if not tensorflow.config.get_logical_device_configuration(device):
             limited = tensorflow.config.LogicalDeviceConfiguration(memory_limit=max(1, grant.bytes_per_card >> 20))
             tensorflow.config.set_logical_device_configuration(device, [limited])
+            # TensorFlow refuses memory growth on such a device, and its authors advise to set it.
+            tensorflow.config.experimental.set_memory_growth = lambda *_: None
 
 
 _CONFIGURED: dict[str, Configure] = {"torch": limit_torch, "tensorflow": limit_tensorflow}

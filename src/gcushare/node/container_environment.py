@@ -58,7 +58,7 @@ def container_variables(
         variables[names.pod_units] = str(pod_units)
         variables[names.container_units] = str(grant.units)
         variables[CONTAINER_BYTES] = str(unit.bytes_of(grant.usable_units))
-        variables[CARD_BYTES] = str(grant.cards[0].memory_bytes)
+        variables[CARD_BYTES] = str(max(card.memory_bytes for card in grant.cards))
     return variables
 
 

@@ -22,7 +22,8 @@ from tests.unit.over_use_node import AFTER_S, POLL_S, IdleNode
 RULES = IdleRules(after_s=3600.0, least_age_s=7200.0, namespaces=("*",))
 GAP_S = 60.0
 OF_A_CONTROLLER = PodRef("uid-a", "team", "a", controller="ReplicaSet web-5d8")
-BARE, OF_A_DAEMON_SET = (replace(OF_A_CONTROLLER, controller=each) for each in ("", "DaemonSet x"))
+OTHERS = ("", "DaemonSet x", "Workflow w")
+BARE, OF_A_DAEMON_SET, OF_A_WORKFLOW = (replace(OF_A_CONTROLLER, controller=each) for each in OTHERS)
 IDLE = IdlePod(OF_A_CONTROLLER, 0.0, 4000.0, noted_s=300.0)
 
 LOOKS = st.sampled_from(("quiet", "used", "in doubt", "missing"))
@@ -65,7 +66,9 @@ def test_a_doubt_about_a_card_counts_for_the_pods_that_hold_it_and_a_process_any
         pytest.param({"noted_s": 150.0}, "2 min more to keep it", id="annotated a moment ago"),
         pytest.param({"wish": "keep"}, "its author keeps it", id="kept"),
         pytest.param({"wish": "kepp"}, "'kepp' is neither keep nor evict", id="a wish that is none"),
-        pytest.param({"pod": BARE}, "no controller would create it again", id="a bare pod"),
+        pytest.param({"pod": BARE}, "no controller creates it again", id="a bare pod"),
+        pytest.param({"pod": OF_A_WORKFLOW}, "not known that Workflow w creates it again", id="of a workflow"),
+        pytest.param({"pod": OF_A_WORKFLOW, "wish": "evict"}, "", id="of a workflow whose author says so"),
         pytest.param({"pod": BARE, "wish": "evict"}, "", id="a bare pod whose author says so"),
         pytest.param({"pod": OF_A_DAEMON_SET, "wish": "evict"}, "on the same node", id="of a DaemonSet"),
         pytest.param({"sharers": ("team/b",)}, "shares its memory with team/b", id="a claim that another pod uses"),

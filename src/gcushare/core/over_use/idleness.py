@@ -17,6 +17,8 @@ from gcushare.core.wording import span, utc_text
 NOTICE_S = 300.0
 KEEP, EVICT = "keep", "evict"
 """What a pod's author may write: it stays, or it may be evicted although no controller would create it again."""
+_RECREATING = ("ReplicaSet ", "ReplicationController ", "StatefulSet ", "Job ")
+"""The controllers that create a pod again after its eviction. Others may fail their whole workflow for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,10 @@ def why_it_stays(pod: IdlePod, exempt: Iterable[str]) -> str:
     if pod.wish not in ("", EVICT):
         return f"its author's wish {pod.wish[:40]!r} is neither {KEEP} nor {EVICT}, and counts as {KEEP}"
     controller = pod.pod.controller
-    if not controller and pod.wish != EVICT:
-        return "no controller would create it again"
     if controller.startswith("DaemonSet "):
         return f"{controller} would create it again at once, on the same node"
+    if not controller.startswith(_RECREATING) and pod.wish != EVICT:
+        return f"it is not known that {controller} creates it again" if controller else "no controller creates it again"
     if pod.sharers:
         return f"it shares its memory with {', '.join(pod.sharers[:3])}, which uses the card"
     return ""

@@ -13,11 +13,10 @@ from urllib.request import Request, urlopen
 
 HUB = os.environ.get("HUB", "http://localhost:8081/hub/api")
 IDLE = timedelta(hours=1)
-# Pods that hold card memory where use is measured, less those that used 1 % of a card in the last hour.
+# Pods that hold card memory and whose use was measured, and below 1 % of a card, in the last hour.
 QUERY = (
-    "max by (pod_namespace, pod_name)"
-    " (gcushare_pod_granted_bytes offset 1h and on (node, card) gcushare_card_memory_unattributed_bytes)"
-    " unless on (pod_namespace, pod_name) max_over_time(gcushare_pod_utilization_percent[1h]) >= 1"
+    "max by (pod_namespace, pod_name) (max_over_time(gcushare_pod_utilization_percent[1h])) < 1"
+    " and on (pod_namespace, pod_name) gcushare_pod_granted_bytes offset 1h"
 )
 
 

@@ -163,17 +163,17 @@ def test_the_query_names_pods_whose_card_was_idle_where_use_is_measured(tmp_path
         return series(name, values, node, pod_namespace="hub", pod_name=pod)
 
     granted, used = "gcushare_pod_granted_bytes", "gcushare_pod_utilization_percent"
-    measured = [series("gcushare_card_memory_unattributed_bytes", "0x120")]
+    measured = [series("gcushare_card_memory_unattributed_bytes", "0x120")]  # As where the driver counts.
     pods = [
         *(of_pod(granted, "idle", "5x120"), of_pod(used, "idle", "0x120")),
-        of_pod(granted, "never-started", "5x120"),
+        *(of_pod(granted, "never-started", "5x120"), of_pod(used, "never-started", "0x120")),
         *(of_pod(granted, "earlier", "5x120"), of_pod(used, "earlier", "90x30 0x90")),
         *(of_pod(granted, "computes", "5x120"), of_pod(used, "computes", "0x100 90x1 0x19")),
-        of_pod(granted, "young", "_x90 5x30"),
-        of_pod(granted, "unmeasured", "5x120", node="node-2"),
+        *(of_pod(granted, "young", "_x90 5x30"), of_pod(used, "young", "_x90 0x30")),
+        of_pod(granted, "unmeasured", "5x120"),
     ]
     expected = [
-        {"labels": f'{{pod_namespace="hub", pod_name="{name}"}}', "value": 5}
+        {"labels": f'{{pod_namespace="hub", pod_name="{name}"}}', "value": 0}
         for name in ("earlier", "idle", "never-started")
     ]
     test = {

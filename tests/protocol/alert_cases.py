@@ -157,6 +157,12 @@ def _whole_use(card: int) -> Series:
     return {f"gcushare_card_{name}{{{labels}}}": f"{value}x90" for name, value in figures.items()}
 
 
+def _burst(card: int) -> Series:
+    """The card of ``_use`` with a pod that uses as much as its limit allows while no other pod needs it."""
+    series = _use(20) | {f"gcushare_pod_memory_limit_bytes{{{_POD}}}": f"{24 * _GIB}x90"}
+    return {name.replace('card="3"', f'card="{card}"'): values for name, values in series.items()}
+
+
 def _of_card(name: str) -> str:
     return f"gcushare_card_{name}{{{_CARD}}}"
 
@@ -182,7 +188,7 @@ _NODES = (
         alert="GcushareCardUsesMoreThanGranted",
         fires=_use(10.5),
         # A whole card counts as granted to the last unit, because its reserve is used as well.
-        quiet=_use(9.9) | _whole_use(card=4),
+        quiet=_use(9.9) | _whole_use(card=4) | _burst(card=5),
         labels=_OF_CARD,
         value="2.5Gi",
     ),

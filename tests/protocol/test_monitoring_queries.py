@@ -92,9 +92,9 @@ async def scrape_plugin(proc: Path) -> str:
     host = FakeProc(proc)
     evicting = {"over_use": Action.EVICT, "over_use_exempt": ("default",)}
     async with PluginRig(cards=(16, 2), plugin={"pod_use": True, "proc_root": host.root, **evicting}) as rig:
-        await rig.run("a", 4, card=0)
+        await rig.run("a", 4, card=0, annotations={"gcushare.io/memory-limit": "5"})
         host.start_in_pod(100, rig.uid("a"))
-        rig.write_cards({0: {**use, "processes": {"100": 5 * GIB}, "process_utilization": {"100": 30}}, 1: use})
+        rig.write_cards({0: {**use, "processes": {"100": 8 * GIB}, "process_utilization": {"100": 30}}, 1: use})
         rig.bind("b", 14, card=0)
         await rig.until_failed("b")
         last = ("gcushare_card_power_watts", "gcushare_pod_over_use_bytes")

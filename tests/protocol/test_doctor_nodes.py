@@ -25,16 +25,7 @@ from tests.builders import card, cards
 from tests.extender_objects import inventory_text, pod_document
 from tests.neighbours import read_objects
 from tests.protocol import doctor_troubles as when
-from tests.protocol.doctor_rig import (
-    LABEL,
-    NODE,
-    PLUGIN,
-    SCHEDULER,
-    SYSTEM,
-    DoctorRig,
-    node_object,
-    record,
-)
+from tests.protocol.doctor_rig import LABEL, NODE, PLUGIN, SCHEDULER, SYSTEM, DoctorRig, node_object, record
 
 INVENTORY = ENFLAME.inventory_annotation
 MEMORY, COUNT = ENFLAME.memory_resource, ENFLAME.count_resource

@@ -17,13 +17,7 @@ from gcushare.scheduler_extender.state.scheduling_request import SchedulingReque
 from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.wire.annotations import CARDS, USE_CARDS
 from gcushare.wire.objects import Pod
-from tests.extender_objects import (
-    a_node,
-    a_pod,
-    on_card,
-    pod_document,
-    state_of,
-)
+from tests.extender_objects import a_node, a_pod, on_card, pod_document, state_of
 
 BOTH = (SERVES_MEMORY, SERVES_WHOLE)
 DOCUMENT = pod_document("p", 6)

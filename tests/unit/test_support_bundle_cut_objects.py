@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]  # its C reader is ten times as fast as ruamel's
 
-from gcushare.cli.support_bundle.cut_objects import (
-    EVENT,
-    slim_counted,
-    slim_event,
-    slim_pod,
-    slim_words,
-)
+from gcushare.cli.support_bundle.cut_objects import EVENT, slim_counted, slim_event, slim_pod, slim_words
 from gcushare.cluster.programs import SEEN_NODE, SEEN_POD
 from gcushare.vendors import ENFLAME
 

@@ -9,12 +9,7 @@ from gcushare.vendors import ALIYUN, ENFLAME
 from gcushare.wire import annotations as keys
 from gcushare.wire.contracts import SERVE_LABEL
 from gcushare.wire.objects import Container, Node, ObjectMeta, Pod, PodResourceClaim, PodSpec, ResourceRequirements
-from gcushare.wire.unread_keys import (
-    find_foreign_request,
-    unread_keys_of_node,
-    unread_keys_of_pod,
-    unread_resources,
-)
+from gcushare.wire.unread_keys import find_foreign_request, unread_keys_of_node, unread_keys_of_pod, unread_resources
 
 CORDON = ENFLAME.cordon_annotation
 

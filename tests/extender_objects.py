@@ -64,11 +64,7 @@ def node_document(
             "uid": f"uid-of-{name}",
             "annotations": {vendor.inventory_annotation: inventory_text(shown, modes=modes), **(annotations or {})},
         },
-        "status": {
-            "capacity": capacity,
-            "allocatable": capacity,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
+        "status": {"capacity": capacity, "allocatable": capacity, "conditions": [{"type": "Ready", "status": "True"}]},
     }
 
 

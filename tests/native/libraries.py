@@ -78,11 +78,7 @@ async def isolated(
     reads: bool = True,
 ) -> AsyncIterator[IsolatedSource]:
     """A source whose worker process opens the library; it is closed with the block."""
-    spec = LibrarySpec(
-        kind=fake.kind.partition("_")[0],
-        library=str(fake.path),
-        pci_devices=pci_devices,
-    )
+    spec = LibrarySpec(kind=fake.kind.partition("_")[0], library=str(fake.path), pci_devices=pci_devices)
     source = IsolatedSource(spec, settings or IsolationSettings(), clock, reads)
     try:
         yield source

@@ -139,10 +139,7 @@ async def test_helm_uninstall_alone_puts_the_scheduler_back_first_and_cleans_the
         there: dict[str, tuple[bool, bool]] = {}
 
         def remember(job: str) -> None:
-            there[job] = (
-                site.find("deployments.apps", EXTENDER) is not None,
-                host.manifest.read_bytes() == before,
-            )
+            there[job] = (site.find("deployments.apps", EXTENDER) is not None, host.manifest.read_bytes() == before)
 
         site.on_job = remember
         await site.helm("uninstall", "gcushare")

@@ -79,10 +79,7 @@ WEB_PAGE = b"<html><head><title>Sign in</title></head><body>Welcome</body></html
 
 @pytest.mark.parametrize(
     ("code", "body"),
-    [
-        pytest.param(200, b'{"error": "log in"}', id="other JSON"),
-        pytest.param(404, WEB_PAGE, id="a proxy's not found"),
-    ],
+    [pytest.param(200, b'{"error": "log in"}', id="other JSON"), pytest.param(404, WEB_PAGE, id="a proxy's not found")],
 )
 async def test_another_program_at_the_address_is_named_with_what_to_check(
     rig: DoctorRig, code: int, body: bytes

@@ -28,11 +28,7 @@ WAITS = {"node": "", "age_s": 5}
         ({"held": (5, 4)}, "error forged-record", "names card 5, and node n1 has 0, 1"),
         ({"held": (0, 4), "recorded_s": 7200}, "warning forged-record", "110 min before the pod"),
         ({"held": (0, 1)}, "warning forged-record", "says 1 unit ("),
-        (
-            WAITS | {"annotations": {"gcushare.io/node-polcy": "spread"}},
-            "warning unread-key",
-            "node-policy? 1 pod has",
-        ),
+        (WAITS | {"annotations": {"gcushare.io/node-polcy": "spread"}}, "warning unread-key", "node-policy? 1 pod has"),
         ({"units": None, "held": (0, 4)}, "warning forged-record", "asks for no"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

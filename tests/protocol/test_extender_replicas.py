@@ -130,10 +130,7 @@ async def test_the_elected_says_that_it_catches_up_and_serves_no_one_until_then(
 async def test_a_leader_whose_watch_broke_for_good_makes_room_for_a_replica_that_is_current() -> None:
     quick = quick_election(3.0)
     settings = extender_settings(election=quick, follow=replace(FollowSettings(), watch_stall=0.5))
-    async with (
-        ExtenderRig(extender_settings(), starts=False) as rig,
-        wire_to(rig.api.url, resource="pods") as wire,
-    ):
+    async with ExtenderRig(extender_settings(), starts=False) as rig, wire_to(rig.api.url, resource="pods") as wire:
         stale = await rig.add_replica(settings, api_url=wire.url)
         await rig.until_serving(stale)
         follower = await rig.add_replica(replace(settings, follow=FollowSettings()))

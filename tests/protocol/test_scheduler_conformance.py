@@ -161,9 +161,7 @@ async def test_scores_are_multiplied_by_the_weight_and_added_to_the_schedulers(
     assert await cluster.place_pod("p") == chosen
 
 
-async def test_refusals_are_counted_by_their_words_and_said_in_condition_and_event(
-    cluster: SchedulerUnderTest,
-) -> None:
+async def test_refusals_are_counted_by_their_words_and_said_in_condition_and_event(cluster: SchedulerUnderTest) -> None:
     refused, gone = {"node-1": FULL, "node-2": FULL}, {"node-3": "card is gone"}
     answer = {"NodeNames": [], "FailedNodes": refused, "FailedAndUnresolvableNodes": gone}
     cluster.extender.answers["filter"] = say(answer)
@@ -274,9 +272,7 @@ async def test_a_pod_whose_bind_failed_is_tried_again_after_a_growing_wait(clust
     assert len(cluster.extender.of("filter")) == 4
 
 
-async def test_the_next_pod_is_tried_while_one_is_being_bound_and_finds_it_counted(
-    cluster: SchedulerUnderTest,
-) -> None:
+async def test_the_next_pod_is_tried_while_one_is_being_bound_and_finds_it_counted(cluster: SchedulerUnderTest) -> None:
     may_bind = asyncio.Event()
 
     async def slow(arguments: JsonObject) -> Any:

@@ -35,11 +35,7 @@ def an_inventory(*sizes_gib: int, unit: str = "1", driver: str = "", **card: Any
     memory_unit = parse_memory_unit(unit)
     cards = tuple(
         InventoryCard(
-            index=index,
-            uuid=f"uuid-{index}",
-            memory_bytes=size * GIB,
-            units=memory_unit.units_in(size * GIB),
-            **card,
+            index=index, uuid=f"uuid-{index}", memory_bytes=size * GIB, units=memory_unit.units_in(size * GIB), **card
         )
         for index, size in enumerate(sizes_gib)
     )

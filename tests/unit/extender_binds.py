@@ -46,11 +46,7 @@ class Rig:
     """A state that has seen a cluster, and a bind service over both."""
 
     def __init__(
-        self,
-        *pods: Pod,
-        cards: tuple[int, ...] = (16, 16),
-        office: Office | None = None,
-        times: BindTimes = QUICK,
+        self, *pods: Pod, cards: tuple[int, ...] = (16, 16), office: Office | None = None, times: BindTimes = QUICK
     ) -> None:
         self.state = state_of(a_node("node-1", *cards), a_node("node-2", *cards))
         self.cluster = Cluster(*pods)

@@ -83,11 +83,7 @@ class RenumberedNode:
         self.is_alone = alone
         self.roster = CardRoster(POLICY, by_uuid=self.follows)
         self.rig: Rig = make_rig(
-            self.vendor.default_unit,
-            GrantMode.BOTH,
-            vendor=self.vendor,
-            hold_numbers=self._hold,
-            lists_pods=False,
+            self.vendor.default_unit, GrantMode.BOTH, vendor=self.vendor, hold_numbers=self._hold, lists_pods=False
         )
         store = self.rig.parts.store
         if not alone:

@@ -64,8 +64,7 @@ def test_several_cards_share_the_limit_as_they_share_the_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "limit"),
-    [("12", 12), ("4", 0), ("3", 0), ("x", 0), ("", 0), ("0", 0), ("99999999", 0)],
+    ("text", "limit"), [("12", 12), ("4", 0), ("3", 0), ("x", 0), ("", 0), ("0", 0), ("99999999", 0)]
 )
 def test_of_a_bound_pod_a_limit_that_filter_would_refuse_counts_as_none(text: str, limit: int) -> None:
     assert memory_limit({MEMORY_LIMIT: text}, CardRequest(4)) == limit

@@ -185,10 +185,7 @@ def test_the_second_scheduler_is_configured_in_the_version_that_it_reads(version
     assert config["leaderElection"]["resourceLock"] == "leases", "its Role grants no Endpoints"
 
 
-@pytest.mark.parametrize(
-    ("name", "whole"),
-    [("enflame", False), ("aliyun", True), ("both", True)],
-)
+@pytest.mark.parametrize(("name", "whole"), [("enflame", False), ("aliyun", True), ("both", True)])
 def test_the_second_scheduler_calls_the_extender_as_the_first_would(name: str, whole: bool) -> None:
     pairs = (
         f"vendor={name}",

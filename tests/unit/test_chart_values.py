@@ -94,11 +94,7 @@ WRONG = {
         "admission.pods.maxUnits.nvidia": "3",
         "logLevel": "debug",
     },
-    UMBRELLA_CHART: {
-        "global.vendor": "intel",
-        "devicePlugin.enable": "true",
-        "gcushare-device-plugin-chart.port": "0",
-    },
+    UMBRELLA_CHART: {"global.vendor": "intel", "devicePlugin.enable": "true", "gcushare-device-plugin-chart.port": "0"},
 }
 INNER = "gcushare-device-plugin-chart."
 

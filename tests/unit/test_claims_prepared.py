@@ -162,10 +162,7 @@ def test_a_start_brings_back_lost_files_and_removes_those_of_no_claim(tmp_path: 
     again = prepared_claims(tmp_path)
     again.load()
     assert set(again.claims) == {"one"}
-    assert sorted(each.name for each in (tmp_path / "cdi").iterdir()) == [
-        f"{DRIVER}-claim-one.json",
-        "nvidia.json",
-    ]
+    assert sorted(each.name for each in (tmp_path / "cdi").iterdir()) == [f"{DRIVER}-claim-one.json", "nvidia.json"]
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", '{"version": 2}', '{"version": 1, "claims": {"a": {}}}'])

@@ -8,8 +8,7 @@ from gcushare.core.wording import counted
 
 
 @pytest.mark.parametrize(
-    ("number", "shown"),
-    [(0, "0 pods wait"), (1, "1 pod waits"), (2, "2 pods wait"), (21, "21 pods wait")],
+    ("number", "shown"), [(0, "0 pods wait"), (1, "1 pod waits"), (2, "2 pods wait"), (21, "21 pods wait")]
 )
 def test_a_count_has_its_noun_and_its_verb(number: int, shown: str) -> None:
     assert counted(number, "pod", "wait") == shown

@@ -75,10 +75,7 @@ def test_the_verdict_names_what_is_in_the_way(node: NodeState, request_: CardReq
     st.sampled_from([BOTH_MODES, (SERVES_MEMORY,), (SERVES_WHOLE,), ()]),
 )
 def test_the_verdict_agrees_with_the_ledger(
-    made: list[tuple[int, bool, bool]],
-    holders: list[tuple[int, int]],
-    request_: CardRequest,
-    modes: tuple[str, ...],
+    made: list[tuple[int, bool, bool]], holders: list[tuple[int, int]], request_: CardRequest, modes: tuple[str, ...]
 ) -> None:
     offered = [card(i, size, sick=sick, cordoned=cordoned) for i, (size, sick, cordoned) in enumerate(made)]
     node = node_of(offered, *holders, modes=modes)

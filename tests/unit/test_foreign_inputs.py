@@ -200,11 +200,7 @@ MERGES = "a0: &a0 {x: 1}\n" + "".join(
         pytest.param("a: .inf", "line 1 is not finite", id="infinite"),
         pytest.param("a: 1e999", "line 1 is not finite", id="infinite by size"),
         pytest.param('"\\ud800"', "line 1 holds half of a surrogate pair", id="half a character"),
-        pytest.param(
-            'a: 1\n"\\udfff": 2',
-            "line 2 holds half of a surrogate pair",
-            id="half a character of a key",
-        ),
+        pytest.param('a: 1\n"\\udfff": 2', "line 2 holds half of a surrogate pair", id="half a character of a key"),
         pytest.param("a: 9223372036854775808", "line 1 is beyond", id="beyond int64"),
         pytest.param("token: s3cret\ntoken: s3cret", r"found duplicate key \"token\" \(line 2\)$", id="a token twice"),
     ],

@@ -102,8 +102,7 @@ def test_the_least_important_pod_goes_that_was_idle_longest_and_one_at_a_time() 
 
 
 @pytest.mark.parametrize(
-    ("quiet_s", "age_s", "is_idle"),
-    [(3600.0, 7200.0, True), (3599.0, 7200.0, False), (3600.0, 7199.0, False)],
+    ("quiet_s", "age_s", "is_idle"), [(3600.0, 7200.0, True), (3599.0, 7200.0, False), (3600.0, 7199.0, False)]
 )
 def test_a_pod_is_idle_after_the_time_and_at_the_least_age(quiet_s: float, age_s: float, is_idle: bool) -> None:
     assert RULES.calls_idle(quiet_s, age_s) is is_idle

@@ -222,8 +222,7 @@ def test_fields_of_a_newer_plugin_are_skipped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "is_cordoned"),
-    [("1", True), ("uuid-1", True), (" 1 , 7", True), ("uuid-1,uuid-1", True), ("", False)],
+    ("words", "is_cordoned"), [("1", True), ("uuid-1", True), (" 1 , 7", True), ("uuid-1,uuid-1", True), ("", False)]
 )
 def test_a_card_is_cordoned_by_index_or_uuid(words: str, is_cordoned: bool) -> None:
     found = node_cards(ENFLAME, {ENFLAME.inventory_annotation: TWO_CARDS, ENFLAME.cordon_annotation: words}, {})

@@ -10,10 +10,7 @@ import pytest
 from gcushare.core.node_rules import NodePlace, Obstacle
 from gcushare.wire.objects import NODE, POD
 
-NODE_JSON: dict[str, Any] = {
-    "metadata": {"name": "n1", "labels": {"pool": "a", "cards": "8", "empty": ""}},
-    "spec": {},
-}
+NODE_JSON: dict[str, Any] = {"metadata": {"name": "n1", "labels": {"pool": "a", "cards": "8", "empty": ""}}, "spec": {}}
 
 
 def place(**spec: Any) -> NodePlace:

@@ -45,12 +45,7 @@ def heard(
 
 @pytest.mark.parametrize("vendor", [ENFLAME, ALIYUN], ids=lambda vendor: vendor.name)
 @pytest.mark.parametrize(
-    ("env", "text"),
-    [
-        ({"value": "all"}, "='all'"),
-        ({}, "=''"),
-        (FIELD, " from elsewhere (valueFrom)"),
-    ],
+    ("env", "text"), [({"value": "all"}, "='all'"), ({}, "=''"), (FIELD, " from elsewhere (valueFrom)")]
 )
 def test_a_container_with_memory_is_named_whatever_the_value(vendor: Vendor, env: dict[str, Any], text: str) -> None:
     (found,) = heard(a_pod(container("main", vendor, 4, env)), vendor)

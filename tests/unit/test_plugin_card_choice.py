@@ -133,10 +133,7 @@ def ask(size: int, free: Mapping[int, int] = FREE, *, must: Iterable[str] = ()) 
 
 
 def chosen(
-    request: PreferredRequest,
-    *candidates: Candidate,
-    promised: Mapping[int, int] = NOTHING,
-    begun: Iterable[int] = (),
+    request: PreferredRequest, *candidates: Candidate, promised: Mapping[int, int] = NOTHING, begun: Iterable[int] = ()
 ) -> CardCounts:
     found = choose_ids(request, candidates, promised, CARDS, begun=set(begun))
     return DeviceIds(b"".join(found.entries)).count_by_card()

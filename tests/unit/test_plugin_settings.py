@@ -34,8 +34,7 @@ def test_a_card_without_an_answer_stays_well_for_a_minute_and_for_several_looks(
 
 
 @pytest.mark.parametrize(
-    ("text", "reserve"),
-    [("0", Reserve()), ("512MiB", Reserve(bytes=512 << 20)), ("5%", Reserve(percent=5.0))],
+    ("text", "reserve"), [("0", Reserve()), ("512MiB", Reserve(bytes=512 << 20)), ("5%", Reserve(percent=5.0))]
 )
 def test_a_reserve_is_an_amount_or_a_share(text: str, reserve: Reserve) -> None:
     assert load("--reserve", text).cards.reserve == reserve

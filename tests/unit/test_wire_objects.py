@@ -12,15 +12,7 @@ import pytest
 from gcushare.core.errors import RemoteContractError
 from gcushare.wire.certificates import first_end
 from gcushare.wire.documents.plugin_status import PLUGIN_STATUS, PluginStatus
-from gcushare.wire.objects import (
-    Event,
-    Lease,
-    LeaseSpec,
-    ListOf,
-    Node,
-    ObjectMeta,
-    Pod,
-)
+from gcushare.wire.objects import Event, Lease, LeaseSpec, ListOf, Node, ObjectMeta, Pod
 from tests.extender_objects import on_card, pod_document
 from tests.timing import assert_no_square
 from tests.unit.certificates import certificate_pem
@@ -42,10 +34,7 @@ def pod_json() -> JsonObject:
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "train", "uid": "u"}],
         "managedFields": [{"manager": "m", "fieldsV1": {"f:metadata": {"f:annotations": {}}}}],
     }
-    document["spec"] |= {
-        "priority": 7,
-        "initContainers": [{"name": "proxy", "restartPolicy": "Always", "image": "i"}],
-    }
+    document["spec"] |= {"priority": 7, "initContainers": [{"name": "proxy", "restartPolicy": "Always", "image": "i"}]}
     document["status"]["containerStatuses"] = [{"name": "main", "containerID": "containerd://ab", "restartCount": 2}]
     return document
 

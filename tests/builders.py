@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gcushare.core.assignments import ApartGroup, Assignment, CardGrant, PodRef
 from gcushare.core.cards import BOTH_MODES, Health, Inventory, InventoryCard
@@ -20,6 +20,7 @@ TOLERANCE = Tolerance(share_percent=5.0, least_bytes=GIB // 4)
 """How much above its grant a pod may be, as the flags set it by default."""
 
 
+T = TypeVar("T")
 WEB, API = ApartGroup("default", "app", "web"), ApartGroup("default", "app", "api")
 
 
@@ -87,3 +88,9 @@ def asks_whole(cards: int = 1) -> CardRequest:
 def node_score(node: NodeState, request: CardRequest, policy: str) -> int:
     """A node's score as the scheduler takes it, worked out plainly."""
     return round(MAX_NODE_SCORE * POLICIES[policy].score_node(node, request)) if node.fits(request) else 0
+
+
+def present(value: T | None) -> T:
+    """A value that has to be there."""
+    assert value is not None
+    return value

@@ -26,7 +26,7 @@ from gcushare.vendors import ENFLAME, Vendor
 from gcushare.wire.annotations import PodRecord, encode_record
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, Pod
-from tests.builders import card
+from tests.builders import card, present
 
 Document = dict[str, Any]
 
@@ -141,9 +141,7 @@ def a_pod(name: str, units: object = 4, **options: Any) -> Pod:
 
 
 def request_of(pod: Pod, policies: Policies = DEFAULT_POLICIES) -> SchedulingRequest:
-    found = read_scheduling_request(pod, ENFLAME, policies)
-    assert found is not None
-    return found
+    return present(read_scheduling_request(pod, ENFLAME, policies))
 
 
 def state_of(
@@ -179,9 +177,7 @@ def preempt_body(pod: Document, victims: Mapping[str, Sequence[str]], violations
 
 def known_request(state: VendorState, name: str) -> SchedulingRequest:
     """What a pod asks for that the watch or filter has shown."""
-    found = state.find_request(f"uid-{name}")
-    assert found is not None
-    return found
+    return present(state.find_request(f"uid-{name}"))
 
 
 def rejected(state: VendorState, uid: str) -> RejectedRequest:

@@ -49,6 +49,7 @@ from gcushare.wire.dra.claim_names import parse_device_name, parse_template_name
 from gcushare.wire.kubelet.device_ids import decode_device_id, decode_whole_card_id
 from gcushare.wire.nodes import node_cards, parse_card_names
 from gcushare.wire.objects import HEAD, POD
+from tests.builders import present
 from tests.unit.foreign_inputs import CARDS, DECODERS, OF_WORKER, Decoder, any_text, encoded, text_of
 
 EXTENDER = ExtenderEntry(url="http://10.96.1.37:32766", options=ExtenderOptions(vendor="enflame"))
@@ -182,9 +183,7 @@ TERMS = Terms(("a.svc",), timedelta(days=365))
 
 @cache
 def _certificates() -> Mapping[str, bytes]:
-    made = next_issue({}, TERMS, NOW)
-    assert made is not None
-    return made.data
+    return present(next_issue({}, TERMS, NOW)).data
 
 
 def _secret_part(key: str) -> Callable[[bytes], object]:

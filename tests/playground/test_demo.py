@@ -26,6 +26,7 @@ from gcushare_playground.demo.settings import DemoSettings, ScenarioName
 from gcushare_playground.demo.stage import Mismatch, Stage
 from gcushare_playground.plans import ClusterPlan, NodePlan
 from gcushare_playground.processes import Child, Command
+from tests.builders import present
 
 HAS_KUBECTL = shutil.which("kubectl") is not None
 
@@ -96,8 +97,7 @@ async def test_the_manuals_chapter_is_played_and_kept_until_ctrl_c_ends_it_with_
     assert "WRONG" not in text
     assert list((short_path / "s").iterdir()) == []
     assert children_of(short_path) == []
-    counted = re.search(r"== Done: (\d+) checks", text)
-    assert counted is not None
+    counted = present(re.search(r"== Done: (\d+) checks", text))
     for readme in READMES:
         assert f"== Done: {counted[1]} checks" in readme.read_text(), f"{readme.name} shows another demo"
     check_admin_commands(text)
@@ -224,8 +224,7 @@ async def typed_commands_work(child: Child) -> None:
 
 async def nodes_on_the_page(child: Child) -> list[str]:
     """What the page's address, as it is printed, shows."""
-    found = re.search(r"in a browser: (\S+)", child.log_file.read_text())
-    assert found is not None
+    found = present(re.search(r"in a browser: (\S+)", child.log_file.read_text()))
     async with (
         aiohttp.ClientSession() as http,
         http.get(found[1]) as page,

@@ -24,6 +24,7 @@ import pytest
 from scripts import archives, packages, single_files
 
 from gcushare._version import __version__
+from tests.builders import present
 from tests.charts import HELM, ROOT, pushed_images
 from tests.playground.deploy_rig import Bench, needs_tools, put_image_tool
 from tests.playground.installing import install
@@ -85,9 +86,7 @@ def test_the_extenders_package_has_the_commands_for_machines_with_and_without_py
     file = packages.pack(EXTENDER, tmp_path, None, tmp_path)
     with tarfile.open(file) as archive:
         for name in names:
-            content = archive.extractfile(f"{EXTENDER}_{__version__}/{name}")
-            assert content is not None
-            assert content.read() == name.encode()
+            assert present(archive.extractfile(f"{EXTENDER}_{__version__}/{name}")).read() == name.encode()
         listed = archive.getnames()
     assert {f"{EXTENDER}_{__version__}/from-image/{name}" for name in packages.INSPECT} <= set(listed)
 
@@ -130,13 +129,11 @@ def test_the_programs_of_a_release_run_its_own_images(tmp_path: Path) -> None:
     done = run(sys.executable, "-m", "scripts.packages", "out", cwd=root, PYTHONPATH=f"{root}:{root / 'src'}")
     assert done.returncode == 0, done.stderr
     with tarfile.open(root / "out" / f"{PLUGIN}_{__version__}.tar.gz") as archive:
-        program = archive.extractfile(f"{PLUGIN}_{__version__}/{PLUGIN}")
-        assert program is not None
+        program = present(archive.extractfile(f"{PLUGIN}_{__version__}/{PLUGIN}"))
         assert f"/{PLUGIN}:${{GCUSHARE_TAG:-v9.8.7}}" in program.read().decode()
     with tarfile.open(root / "out" / f"{EXTENDER}_{__version__}.tar.gz") as archive:
         for name, file in ((PLUGIN, "device-plugin-ds.yaml"), (EXTENDER, "config/gpushare-schd-extender.yaml")):
-            manifest = archive.extractfile(f"{EXTENDER}_{__version__}/gpushare/{file}")
-            assert manifest is not None
+            manifest = present(archive.extractfile(f"{EXTENDER}_{__version__}/gpushare/{file}"))
             assert f'image: "{packages.image_value(name, "repository")}/{name}:v9.8.7"' in manifest.read().decode()
 
 
@@ -336,11 +333,9 @@ def check_files(out: Path, where: str, images: set[str]) -> None:
     for name in packages.PACKAGES:
         top = f"{name}_{__version__}"
         with tarfile.open(out / f"{top}.tar.gz") as package:
-            saved = package.extractfile(f"{top}/images/{name}.tar")
-            assert saved is not None
+            saved = present(package.extractfile(f"{top}/images/{name}.tar"))
             with tarfile.open(fileobj=saved) as archive:
-                manifest = archive.extractfile("manifest.json")
-                assert manifest is not None
+                manifest = present(archive.extractfile("manifest.json"))
                 assert json.load(manifest)[0]["RepoTags"] == [f"{where}/{name}:v{__version__}"]
 
 

@@ -15,6 +15,7 @@ from gcushare.node.node_settings import Strategy
 from gcushare.vendors import ALIYUN
 from gcushare_playground.kubelet.checkpoint import decode_checkpoint
 from gcushare_playground.kubelet.dra import ClaimRef
+from tests.builders import present
 from tests.protocol.claims_rig import ClaimsRig, share
 from tests.protocol.plugin_rig import PluginRig
 
@@ -33,9 +34,7 @@ class LateSource(SimulatedSource):
 
 def numbers(rig: ClaimsRig) -> dict[str, int]:
     """The number of each card on the Node, by uuid."""
-    inventory = rig.app.observed.inventory()
-    assert inventory is not None
-    return {card.uuid: card.index for card in inventory.cards}
+    return {card.uuid: card.index for card in present(rig.app.observed.inventory()).cards}
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from gcushare.cards.worker.messages import MAX_LINE_BYTES
 from gcushare.cards.worker.process import WorkerProcess
 from gcushare.cards.worker.time_limits import CARD_PAUSES, LIBRARY_PAUSES, IsolationSettings
 from gcushare.core.errors import DeviceError
+from tests.builders import present
 from tests.native.libraries import FakeKind, install_fake, worker
 from tests.native.unkillable import unkillable
 from tests.running import wait_for_end
@@ -244,8 +245,7 @@ async def test_a_lost_card_has_the_library_opened_again_now_and_then(tmp_path: P
     async with worker(tmp_path, kind="nvml") as (fake, source, clock):
         first_pid = await listing_process(source)
         fake.control("fail nvmlDeviceGetMemoryInfo 1 15")
-        reading = (await readings_of(source))[1]
-        assert reading is not None
+        reading = present((await readings_of(source))[1])
         assert (reading.lost, reading.conclusive) == (True, True)
         assert "NVML_ERROR_GPU_IS_LOST" in reading.reason
         assert source.worker_pid == first_pid  # the cards after it are where this look has found them
@@ -367,8 +367,7 @@ async def test_a_worker_killed_from_outside_is_replaced(tmp_path: Path) -> None:
 async def test_a_worker_that_writes_what_is_no_answer_is_replaced(tmp_path: Path, written: bytes, reason: str) -> None:
     async with worker(tmp_path) as (_, source, clock):
         await source.list_cards()
-        broken = source._worker
-        assert broken is not None
+        broken = present(source._worker)
         assert broken._reader is not None
         broken._reader.feed_data(written)
         with pytest.raises(DeviceError, match=f"with an unreadable answer.*{reason}"):

@@ -31,6 +31,7 @@ from gcushare.scheduler_extender.mutual_tls.mutual_tls_settings import Verbs, Ve
 from gcushare.vendors import ENFLAME
 from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT
 from tests.api_objects import an_object, find
+from tests.builders import present
 from tests.extender_objects import filter_body, pod_document
 from tests.protocol.extender_rig import ExtenderRig, eight_cards, extender_settings, until
 from tests.protocol.runtime_certificates import Authority, Issued
@@ -62,9 +63,7 @@ class VerbsPort:
 
     @property
     def url(self) -> str:
-        server = self.rig.replica.extender.verbs.server
-        assert server is not None
-        return server.url
+        return present(self.rig.replica.extender.verbs.server).url
 
     def context(self, ca: bytes, cert: bytes = b"", key: bytes = b"") -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -113,8 +112,7 @@ async def serving(folder: Path) -> AsyncIterator[tuple[ExtenderRig, VerbsPort, M
 
 def due() -> Mapping[str, bytes]:
     """A set whose certificates still hold, and have to be renewed."""
-    issue = next_issue({}, Terms((NAME,), timedelta(days=30)), datetime.now(UTC) - timedelta(days=25))
-    assert issue is not None
+    issue = present(next_issue({}, Terms((NAME,), timedelta(days=30)), datetime.now(UTC) - timedelta(days=25)))
     return issue.data
 
 

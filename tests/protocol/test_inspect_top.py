@@ -16,6 +16,7 @@ from gcushare.core.cards import SERVES_CLAIMS
 from gcushare.core.units import GIB
 from gcushare.wire.documents.plugin_status import PodOnNode
 from tests.api_objects import owned_by
+from tests.builders import present
 from tests.extender_objects import Document, node_document
 from tests.fake_proc import FakeProc
 from tests.protocol.inspect_rig import Cluster, a_node, bound_pod, cluster, plugin_pod
@@ -103,11 +104,9 @@ async def test_pods_stand_below_the_cards_if_a_plugin_reports_what_each_uses(tmp
         for pid, name in ((7, "a"), (8, "b")):
             proc.start_in_pod(pid, rig.uid(name))
         rig.write_cards({0: {"used": 7 * GIB, "processes": {7: 6 * GIB, 8: GIB}, "process_utilization": {7: 60, 8: 5}}})
-        keeper = rig.app.observed.pod_use
-        assert keeper is not None
+        keeper = present(rig.app.observed.pod_use)
         await rig.until(lambda: keeper.latest and any(map(_any_use, keeper.latest.by_pod.values())), "use was read")
-        watch = rig.app.observed.over_use.watch
-        assert watch is not None
+        watch = present(rig.app.observed.over_use.watch)
         await rig.until(lambda: watch.over, "it is reported")
         found.put(a_node("node-1", 16), bound_pod("a", "node-1", 0, 4), bound_pod("b", "node-1", 0, 4))
         add_plugin(found, "node-1", rig.url)

@@ -13,6 +13,7 @@ from gcushare.node.over_use.idle_settings import IdleAction
 from gcushare.node.over_use.over_use_settings import Action
 from gcushare.wire.annotations import IDLE_SINCE, MEMORY_LIMIT, OVER_USE, WHEN_IDLE
 from gcushare_playground.apiserver.faults import FailBefore, Fault
+from tests.builders import present
 from tests.protocol.over_use_rig import OverUseRig
 
 
@@ -36,9 +37,7 @@ async def test_an_over_use_is_reported_everywhere_while_it_lasts(tmp_path: Path)
             "5.00 GiB of card 0 in use, 4.00 GiB granted: other pods of this card may lack what they were granted"
         ]
         await rig.until_noted("greedy")
-        note = rig.note("greedy")
-        assert note is not None
-        assert note["cards"] == {"0": {"used": 5 * GIB, "granted": 4 * GIB}}
+        assert present(rig.note("greedy"))["cards"] == {"0": {"used": 5 * GIB, "granted": 4 * GIB}}
         figures = await rig.figures()
         assert figures.sum("gcushare_pod_over_use_bytes", pod_name="greedy", card="0") == GIB
         assert figures.sum("gcushare_pod_over_use_bytes") == GIB

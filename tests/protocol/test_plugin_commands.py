@@ -19,6 +19,7 @@ from gcushare.device_plugin.reporting.status_text import render_status
 from gcushare.node.cdi import CdiSpecFile
 from gcushare.node.node_settings import Reserve, Strategy
 from gcushare.vendors import ENFLAME
+from tests.builders import present
 from tests.fake_proc import FakeProc
 from tests.protocol.commands import Ran, run_command
 from tests.protocol.node_rig import NODE
@@ -27,8 +28,7 @@ from tests.protocol.plugin_rig import PluginRig
 
 async def run_plugin(rig: PluginRig, *words: str, node: str = NODE) -> Ran:
     """Run the real command, as a shell next to the plugin would."""
-    server = rig.program.server
-    assert server is not None
+    server = present(rig.program.server)
     argv = [*words, "--listen-address", "127.0.0.1", "--listen-port", str(server.port), "--node-name", node]
     argv += ["--kubelet-dir", str(rig.root), "--cdi-dir", str(rig.root / "cdi")]
     return await run_command(main, *argv, environ={"KUBECONFIG": str(rig.root / "kubeconfig")})
@@ -199,8 +199,7 @@ async def test_without_the_hosts_process_ids_nothing_is_reported_and_the_status_
     proc = FakeProc(tmp_path / "proc", namespace="pid:[4026532000]")
     async with PluginRig(cards=(16,), plugin={"pod_use": True, "proc_root": proc.root}) as rig:
         _used(rig, {0: {11: GIB}})
-        reconciler = rig.app.observed.pod_use
-        assert reconciler is not None
+        reconciler = present(rig.app.observed.pod_use)
         await rig.until(lambda: reconciler.problem, "the processes were looked for")
         document = await rig.status()
         assert "hostPID" in document["podUse"]

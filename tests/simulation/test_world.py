@@ -24,6 +24,7 @@ from simulation.shrink import shrink
 
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import ROOM_FOUND
+from tests.builders import present
 from tests.simulation.planted_storms import KUBELETS_ARE_RECORDED, STORMS, create, created, planned
 
 SEEDS = (31, 800845)
@@ -188,8 +189,7 @@ def test_schedulers_of_hosts_whose_disks_fail_are_as_wanted_after_calm(seed: int
 @pytest.mark.slow
 @pytest.mark.parametrize(("bug", "seed"), [("unsafe order", 0), ("forgets to sync", 4)])
 def test_a_scheduler_that_could_not_start_is_noticed(bug: str, seed: int) -> None:
-    violation = run(make_host_schedule(seed, rounds=2, planted=bug)).violation
-    assert violation is not None
+    violation = present(run(make_host_schedule(seed, rounds=2, planted=bug)).violation)
     assert violation.invariant == "every prefix leaves a scheduler that can start"
 
 
@@ -274,8 +274,7 @@ def test_forged_annotations_are_refused_or_corrected(
 
 @pytest.mark.slow
 def test_a_forged_record_that_no_program_corrects_is_noticed() -> None:
-    violation = forged(None, RECORD, "never corrects", has_policies=False).violation
-    assert violation is not None
+    violation = present(forged(None, RECORD, "never corrects", has_policies=False).violation)
     assert violation.invariant == KUBELETS_ARE_RECORDED
 
 
@@ -300,6 +299,5 @@ def test_a_damaged_secret_is_whole_after_calm(how: str) -> None:
 @pytest.mark.slow
 def test_a_secret_that_is_not_whole_is_noticed() -> None:
     damaged = of_policies((Action(69.9, "secret", {"how": "half written", "for_s": 30.0}),), has_policies=True)
-    violation = run(replace(damaged, rounds=((70.0, 71.0),))).violation  # replicas check once a minute
-    assert violation is not None
+    violation = present(run(replace(damaged, rounds=((70.0, 71.0),))).violation)
     assert violation.invariant == "the scheduler's certificates are whole after calm"

@@ -15,6 +15,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_MODE, CARD_UUID, PodRecord, decode_record
 from gcushare.wire.objects import Pod
 from gcushare.wire.pods import MACHINE_UID, MIRROR
+from tests.builders import present
 
 UNITS = dict.fromkeys(range(8), 16)
 UUIDS = {index: f"uuid-{index}" for index in range(8)}
@@ -107,9 +108,7 @@ def store_of(*pods: Pod, memory: Shown | None = None, whole: Shown | None = None
 
 
 def record_of(write: RecordWrite) -> PodRecord:
-    found = decode_record(ENFLAME, write.annotations)
-    assert found is not None
-    return found
+    return present(decode_record(ENFLAME, write.annotations))
 
 
 def written(store: PodStore) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:

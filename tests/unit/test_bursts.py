@@ -30,7 +30,7 @@ from gcushare.wire.documents.inspect import decode_document, encode_node
 from gcushare.wire.documents.plugin_status import PodOverUse
 from gcushare.wire.pod_options import memory_limit
 from gcushare.wire.pods import pod_assignment, pod_request
-from tests.builders import TOLERANCE, cards, node_of, offender, read_card
+from tests.builders import TOLERANCE, cards, node_of, offender, present, read_card
 from tests.extender_objects import a_node, a_pod, on_card
 from tests.unit.card_views import card, pod, status, use
 
@@ -46,20 +46,17 @@ def limited(units: int = 4, limit: int = 12) -> CardRequest:
 
 def test_the_pod_is_placed_by_its_request_on_a_card_as_large_as_its_limit() -> None:
     pod = a_pod("a", 4, annotations={MEMORY_LIMIT: "12"})
-    request = pod_request(pod, ENFLAME)
-    assert request is not None
+    request = present(pod_request(pod, ENFLAME))
     assert (request.cards.units, request.cards.limit, request.total_units) == (4, 12, 4)
     node = node_of(cards(8, 16))
-    chosen = choose_cards(node, request.cards, POLICIES["binpack"].rank_card)
-    assert chosen is not None
+    chosen = present(choose_cards(node, request.cards, POLICIES["binpack"].rank_card))
     assert [state.index for state in chosen] == [1]
     assert not node_of(cards(8, 8)).fits(request.cards)
 
 
 def test_several_cards_share_the_limit_as_they_share_the_request() -> None:
     pod = a_pod("a", 8, vendor=ALIYUN, annotations={MEMORY_LIMIT: "24", CARDS: "2"})
-    request = pod_request(pod, ALIYUN)
-    assert request is not None
+    request = present(pod_request(pod, ALIYUN))
     assert (request.cards.units, request.cards.limit) == (4, 12)
 
 
@@ -69,8 +66,7 @@ def test_several_cards_share_the_limit_as_they_share_the_request() -> None:
 def test_of_a_bound_pod_a_limit_that_filter_would_refuse_counts_as_none(text: str, limit: int) -> None:
     assert memory_limit({MEMORY_LIMIT: text}, CardRequest(4)) == limit
     pod = a_pod("a", 4, node="n1", record=on_card(0, 4), annotations={MEMORY_LIMIT: text})
-    assignment = pod_assignment(pod, ENFLAME)
-    assert assignment is not None
+    assignment = present(pod_assignment(pod, ENFLAME))
     assert (assignment.units, assignment.limit) == (4, limit)
 
 
@@ -147,8 +143,7 @@ def test_a_bursting_pod_goes_before_all_others_and_of_these_the_lowest_priority_
     order = []
     while left:
         card = CardReading(0, 16 * GIB, 16 * GIB, 0, {"n": PolledUse(0, 8 * GIB)})
-        victim = decide(left, {0: card}, When.DANGER).victim
-        assert victim is not None
+        victim = present(decide(left, {0: card}, When.DANGER).victim)
         order.append(victim.pod.name)
         left.remove(victim)
     assert order == ["large", "small", "high", "worst"]

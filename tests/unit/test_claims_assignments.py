@@ -10,6 +10,7 @@ from gcushare.core.nodes import NodeState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claim_holders import ClaimHolders
 from gcushare.wire.dra.claims import AllocationResult, ClaimStatus, ConsumerReference, ResourceClaim
+from tests.builders import present
 from tests.unit.claims_driver_values import NODE, a_claim, a_result, an_inventory, whole_result
 
 
@@ -28,8 +29,7 @@ def reserved_for(claim: ResourceClaim, *pods: str) -> ResourceClaim:
 
 
 def grants(holders: ClaimHolders, uid: str) -> tuple[CardGrant, ...]:
-    found = holders.find(uid)
-    assert found is not None
+    found = present(holders.find(uid))
     assert found.assigned
     return found.grants
 
@@ -72,9 +72,7 @@ def test_a_claim_without_a_pod_counts_under_its_own_name_until_it_is_deallocated
     holders = holders_on(16)
     claim = reserved_for(a_claim("left", a_result("card-0", 4)))
     holders.update(claim)
-    found = holders.find("left")
-    assert found is not None
-    assert str(found.pod) == "default/left"
+    assert str(present(holders.find("left")).pod) == "default/left"
     assert holders.update(msgspec.structs.replace(claim, status=ClaimStatus())) == {"left"}
     assert holders.find("left") is None
 
@@ -128,11 +126,8 @@ def test_what_a_pod_shares_is_found_by_its_uid_and_name_and_ends_with_the_claim(
     holders.update(reserved_for(a_claim("too", a_result("card-1", 2)), "first", "second"))
     holders.update(reserved_for(a_claim("own", a_result("card-1", 3)), "second"))
 
-    held = holders.find("uid-first")
-    assert held is not None
-    assert [pod.name for pod in held.sharers] == ["second", "third"]
-    shared = holders.find_shared("uid-second")
-    assert shared is not None
+    assert [pod.name for pod in present(holders.find("uid-first")).sharers] == ["second", "third"]
+    shared = present(holders.find_shared("uid-second"))
     assert (shared.pod.name, shared.grants) == ("second", (CardGrant(0, 4), CardGrant(1, 2)))
     assert holders.find_sharer("default", "second") == shared
     assert grants(holders, "uid-second") == (CardGrant(1, 3),), "its own counts apart"

@@ -13,6 +13,7 @@ from gcushare.core.units import GIB
 from gcushare.device_plugin.claims.slice_plan import SlicePlan, order_cards
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.slices import MEMORY, Device, RequestPolicy
+from tests.builders import present
 from tests.unit.claims_driver_values import DRIVER, an_inventory
 
 PLAN = SlicePlan(ENFLAME, "node-1", lambda address: "pci0000:3a" if address else "")
@@ -37,9 +38,7 @@ def test_one_slice_holds_the_whole_pool_of_the_node() -> None:
 
 
 def request_policy(device: Device) -> RequestPolicy:
-    policy = device.capacity[MEMORY].request_policy
-    assert policy is not None
-    return policy
+    return present(device.capacity[MEMORY].request_policy)
 
 
 def test_a_card_is_one_device_that_claims_share_in_whole_units_or_take_whole() -> None:

@@ -33,7 +33,7 @@ from gcushare.scheduler_extender.state.vendor_state import VendorState
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CORRECTED
 from gcushare.wire.objects import Node, Pod
-from tests.builders import card, cards, node_of
+from tests.builders import card, cards, node_of, present
 from tests.cluster_streams import STREAMS, Server, Step, feed
 from tests.extender_objects import a_node, a_pod, node_document, on_card, pod_document, state_of
 
@@ -155,8 +155,7 @@ class Watched:
 
     def news(self, mark: FeedPosition) -> dict[str, list[Any]]:
         """All changes since a mark, joined."""
-        pieces = self.feed.changes(mark)
-        assert pieces is not None
+        pieces = present(self.feed.changes(mark))
         joined: dict[str, list[Any]] = {}
         for piece in pieces:
             for field, found in msgspec.json.decode(piece).items():

@@ -17,7 +17,7 @@ from gcushare.core.packing.defragment import RoomPlan, copy_ledger, plan_room, p
 from gcushare.core.requests import CardRequest, CardSelection
 from gcushare.vendors import ALIYUN
 from gcushare.wire.objects import Container, ObjectMeta, OwnerReference, Pod, PodSpec, ResourceRequirements
-from tests.builders import WEB, cards
+from tests.builders import WEB, cards, present
 
 SIZE = 16
 
@@ -37,9 +37,7 @@ def ledger_of(*nodes: tuple[tuple[int, ...], ...]) -> tuple[Ledger, dict[str, Ca
 
 
 def planned(ledger: Ledger, movable: Mapping[str, CardRequest], wanted: CardRequest) -> RoomPlan:
-    plan = plan_room(ledger, wanted, movable, ledger.nodes)
-    assert plan is not None
-    return plan
+    return present(plan_room(ledger, wanted, movable, ledger.nodes))
 
 
 def test_nothing_moves_where_the_wanted_fits() -> None:
@@ -57,8 +55,7 @@ def test_a_pod_moves_to_no_card_of_one_that_it_is_kept_apart_from() -> None:
     movable = {"0/0/0": movable["0/0/0"]}
     for group, target in ((None, (0,)), (WEB, (1,))):
         for uid in ("0/0/0", "1/0/0"):
-            held = ledger.assignment(uid)
-            assert held is not None
+            held = present(ledger.assignment(uid))
             ledger.apply(replace(held, apart=group))
         movable = {uid: CardRequest(4, selection=CardSelection(apart=group)) for uid in movable}
         plan = planned(ledger, movable, CardRequest(16))

@@ -25,6 +25,7 @@ from gcushare.wire.documents.inspect import encode_node
 from gcushare.wire.objects import Node, Pod, PodStatus
 from gcushare.wire.pod_options import recorded_apart
 from gcushare.wire.pods import pod_assignment, pod_request
+from tests.builders import present
 from tests.extender_objects import (
     DEFAULT_POLICIES,
     Document,
@@ -159,8 +160,7 @@ def test_a_pod_bound_before_it_asked_is_not_kept_apart_and_one_bound_by_another_
     assert recorded_apart(by_another, ENFLAME) == web
     state = state_of(a_node("node-1", 16, 16))
     state.pod_applied(by_another)
-    request = pod_request(replica("c"), ENFLAME)
-    assert request is not None
+    request = present(pod_request(replica("c"), ENFLAME))
     assert not state.ledger.nodes["node-1"].fits(request.cards), "its card is not known: it may be any"
 
 
@@ -174,8 +174,7 @@ def test_what_is_no_key_of_a_label_is_refused_with_what_to_write(key: str) -> No
 
 @pytest.mark.parametrize("key", ["app", "app.kubernetes.io/name", "a" * 253 + "/" + "b" * 63, "A_b.c-1"])
 def test_keys_of_labels_are_taken_as_kubernetes_takes_them(key: str) -> None:
-    request = pod_request(a_pod("p", annotations={APART: key}, labels={key: ""}), ENFLAME)
-    assert request is not None
+    request = present(pod_request(a_pod("p", annotations={APART: key}, labels={key: ""}), ENFLAME))
     assert request.cards.apart == ApartGroup("default", key, "")
 
 
@@ -193,9 +192,7 @@ def test_a_whole_card_is_shared_with_nobody_and_needs_no_group() -> None:
 @pytest.mark.parametrize("text", ["app", "=web", "app=a=b", "app=-", "x" * 400 + "=y", ""])
 def test_a_recorded_group_that_our_programs_did_not_write_counts_as_none(text: str) -> None:
     pod = a_pod("p", 2, node="node-1", record=on_card(0, 2), annotations={RECORDED_APART: text})
-    found = pod_assignment(pod, ENFLAME)
-    assert found is not None
-    assert found.apart is None
+    assert present(pod_assignment(pod, ENFLAME)).apart is None
 
 
 async def test_preemption_ends_the_replica_that_is_in_the_way_and_no_other_pod() -> None:

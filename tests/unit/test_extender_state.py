@@ -24,7 +24,7 @@ from gcushare.wire.annotations import CARDS, NODE_POLICY, OVER_USE, USE_CARDS
 from gcushare.wire.dra.claims import claimed_request
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeSpec, ObjectMeta, Pod
-from tests.builders import asks, card, pod
+from tests.builders import asks, card, pod, present
 from tests.extender_objects import (
     DEFAULT_POLICIES,
     a_node,
@@ -236,8 +236,7 @@ class TestWhereAPodWaits:
         state = state_of()
         state.pod_applied(a_pod("a", whole=whole, resourceVersion="7"))
         state.remember(request_of(a_pod("a", whole=whole, resourceVersion=read)))
-        found = state.find_request("uid-a")
-        assert found is not None
+        found = present(state.find_request("uid-a"))
         assert (found.version, state.find_waiting("uid-a"), state.find_waiting("uid-b")) == (kept, found, None)
 
     def test_a_pod_that_is_not_granted_is_not_replaced_by_a_read(self) -> None:
@@ -299,8 +298,7 @@ class TestRequests:
     @pytest.mark.parametrize(("asked", "policy"), [("", "spread"), ("binpack", "binpack"), ("best", "spread")])
     def test_of_a_claiming_pods_options_the_node_policy_counts(self, asked: str, policy: str) -> None:
         pod = as_pod(claiming_document("a", 4, **({NODE_POLICY: asked} if asked else {})))
-        claimed = claimed_request(pod, ENFLAME)
-        assert claimed is not None
+        claimed = present(claimed_request(pod, ENFLAME))
         found = read_claiming_request(pod, claimed, replace(DEFAULT_POLICIES, node="spread", card="spread"))
         assert (found.shape.node_policy, found.card_policy, found.cards.units) == (policy, "spread", 4)
         assert claimed_request(a_pod("a"), ENFLAME) is None

@@ -34,7 +34,7 @@ from gcushare.core.packing.expected_fill import (
 from gcushare.core.packing.learned_fill import LearnedFill, demand_held
 from gcushare.core.placement import EXPECTED_FILL, POLICIES, choose_cards
 from gcushare.core.requests import CardRequest
-from tests.builders import GIB_UNIT, cards, held
+from tests.builders import GIB_UNIT, cards, held, present
 
 SPECS = [
     *(EmptyNode(f"a-{number}", 16000, 65536, 2) for number in range(5)),
@@ -83,8 +83,7 @@ def test_the_extender_takes_the_node_and_the_cards_that_the_simulator_takes(seed
 
         assert [cluster.nodes[taken].spec.name] == best if taken is not None else not best
         if taken is not None:
-            held = cluster.ledger.assignment(str(number))
-            assert held is not None
+            held = present(cluster.ledger.assignment(str(number)))
             used = [before[held.node].cards[grant.index] for grant in held.grants]
             assert {(card.grantable, card.is_empty) for card in used} == expected
         if number % 3 == 2:

@@ -35,7 +35,7 @@ from gcushare.wire.dra.checkpoint import ContainerEdits, PreparedClaim, Prepared
 from gcushare.wire.dra.claims import ConsumerReference
 from gcushare.wire.nodes import MAX_UNRECORDED, decode_inventory, encode_inventory, node_cards
 from gcushare.wire.protos import deviceplugin_pb2, plugin_registration_pb2, services
-from tests.builders import cards, inventory
+from tests.builders import cards, inventory, present
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "node"
 CLAIM = PreparedClaim(
@@ -232,8 +232,7 @@ def test_a_card_is_cordoned_by_index_or_uuid(words: str, is_cordoned: bool) -> N
 
 @pytest.mark.parametrize("count", ["8", "8k"])
 def test_a_node_without_inventory_is_divided_equally_as_upstream_does(count: str) -> None:
-    found = node_cards(ENFLAME, {}, counted("128", count))
-    assert found is not None
+    found = present(node_cards(ENFLAME, {}, counted("128", count)))
     assert ([card.units for card in found.cards], found.unit) == ([16] * 8, None)
 
 

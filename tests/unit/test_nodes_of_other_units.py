@@ -27,7 +27,7 @@ from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import MEMORY_UNIT
 from gcushare.wire.objects import Node
 from gcushare.wire.pod_options import pod_options
-from tests.builders import asks, card, held, pod
+from tests.builders import asks, card, held, pod, present
 from tests.extender_objects import (
     DEFAULT_POLICIES,
     Document,
@@ -122,8 +122,7 @@ def test_no_pod_is_moved_to_a_node_on_which_its_number_is_another_amount() -> No
     movable = {"uid-small": asks(4)}
     assert plan_room(ledger, asks(16), movable, ["source", "fine"]) is None
     ledger.set_node("coarse", [card(0, 4)], GB)
-    plan = plan_room(ledger, asks(16), movable, ["source", "coarse", "fine"])
-    assert plan is not None
+    plan = present(plan_room(ledger, asks(16), movable, ["source", "coarse", "fine"]))
     assert (plan.node, [move.target for move in plan.moves]) == ("source", ["coarse"])
 
 

@@ -27,7 +27,7 @@ from gcushare.core.requests import (
 )
 from gcushare.core.whole_cards import Rank, choose_close_cards, choose_loose_cards, closeness
 from gcushare.vendors import VENDORS
-from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held
+from tests.builders import GIB_UNIT, asks, asks_whole, card, cards, held, present
 
 
 def node(offered: list[InventoryCard], *grants: tuple[int, int], modes: Sequence[str] = BOTH_MODES) -> NodeState:
@@ -138,9 +138,7 @@ def test_cards_are_ranked_for_the_request_that_is_placed() -> None:
 
     state = node(cards(16, 16, 16))
     for request, index in ((asks(4), 0), (asks(8), 2)):
-        chosen = choose_cards(state, request, far_for_large)
-        assert chosen is not None
-        assert [state.index for state in chosen] == [index]
+        assert [state.index for state in present(choose_cards(state, request, far_for_large))] == [index]
 
 
 def on_numa(index: int, numa_node: int | None = None, link_group: str = "") -> Card:
@@ -242,9 +240,7 @@ def container(name: str = "app", kind: ContainerKind = APP, **limits: object) ->
 
 
 def parsed(*containers: ContainerResources, cards: int = 1) -> PodRequest:
-    request = parse_pod_request(containers, NAMES, cards_per_pod=cards)
-    assert request is not None
-    return request
+    return present(parse_pod_request(containers, NAMES, cards_per_pod=cards))
 
 
 @pytest.mark.parametrize(

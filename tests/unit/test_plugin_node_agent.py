@@ -24,7 +24,7 @@ from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.kubelet.device_ids import device_ids_of_card
 from gcushare.wire.nodes import encode_inventory
 from gcushare.wire.objects import Node, NodeStatus, ObjectMeta
-from tests.builders import card, inventory
+from tests.builders import card, inventory, present
 from tests.played_api import Asked, PlayedApi
 from tests.running import running
 from tests.unit.node_agent_rig import Rig, make_rig
@@ -195,8 +195,7 @@ def test_a_card_whose_units_do_not_fit_beside_held_numbers_waits_alone(
     shown = [card(index, 32) for index in others]
     new = card(waiting[0], 32, minor=waiting[1], uuid="U-new")
     rig.agent.on_cards_change(CardsSnapshot((*shown, new), gone=gone))
-    inventory = rig.agent.inventory
-    assert inventory is not None
+    inventory = present(rig.agent.inventory)
     assert [card.uuid for card in inventory.cards] == [card.uuid for card in shown]
     assert (inventory.unit.name, rig.agent.problem) == ("MiB", "")
     assert [(card.index, card.uuid) for card in inventory.left_out] == [(new.minor_number, "U-new")]

@@ -13,6 +13,7 @@ from gcushare.device_plugin.pods.pod import PodState
 from gcushare.device_plugin.pods.store import PodStore
 from gcushare.vendors import ENFLAME
 from gcushare.wire.annotations import CARD_MODE, CARD_UUID, RECORDED_UID, UNITS_BY_CARD
+from tests.builders import present
 from tests.unit.plugin_pods import (
     COUNT,
     MEMORY,
@@ -62,9 +63,7 @@ def test_pods_of_equal_requests_change_places_so_that_each_still_fits_as_planned
 
 def test_a_running_pod_that_the_kubelet_forgot_keeps_its_record() -> None:
     store = store_of(pod("forgotten", 4, card=0, assigned=True), pod("new", 4, card=1), memory={})
-    matched = match(store.candidates(), 4, {0: 16, 1: 16})
-    assert matched is not None
-    assert matched.pod.name == "new"
+    assert present(match(store.candidates(), 4, {0: 16, 1: 16})).pod.name == "new"
     reconcile(store, {"d/new": {"c0": {0: 4}}})
     assert written(store) == {"new": ((0,), (1,))}
 
@@ -96,8 +95,7 @@ def test_a_pod_planned_next_to_a_corrected_one_does_not_change_places_with_it() 
 
 def test_a_pod_that_the_kubelet_forgot_and_admits_again_is_recorded_where_it_is() -> None:
     store = store_of(pod("forgotten", 4, card=0, assigned=True), memory={})
-    matched = match(store.candidates(), 4, {0: 16, 1: 16})
-    assert matched is not None
+    matched = present(match(store.candidates(), 4, {0: 16, 1: 16}))
     assert (matched.pod.name, matched.card_indexes) == ("forgotten", (0,))
     reconcile(store, {"d/forgotten": {"c0": {1: 4}}})
     assert written(store) == {"forgotten": ((1,), (0,))}
@@ -136,8 +134,7 @@ def test_a_pod_without_a_record_gets_all_of_it() -> None:
     assert by_name["w"].annotations == record("w", "1,2", "32", "48", "uuid-1,uuid-2") | {CARD_MODE: "whole"}
     assert by_name["unknown"].annotations == record("unknown", "9", "0", "2", ""), "the card left the inventory"
     assert all(write.placed_here and not write.corrected_from for write in by_name.values())
-    gone = compute_write(store.entries["uid-w"], ENFLAME, {}, {}, 1)
-    assert gone is not None
+    gone = present(compute_write(store.entries["uid-w"], ENFLAME, {}, {}, 1))
     assert (gone.annotations[keys.card_units], gone.annotations[keys.pod_units]) == ("0", "0")
 
 
@@ -256,8 +253,7 @@ def serve(
     store: PodStore, units: int, free: dict[int, int], truth: str, holdings: dict[str, dict[str, dict[int, int]]]
 ) -> None:
     """One admission as the kubelet double does it: our preference decides the card, the kubelet knows the pod."""
-    candidate = match(store.candidates(), units, free)
-    assert candidate is not None
+    candidate = present(match(store.candidates(), units, free))
     card = next(c for c in (*candidate.card_indexes, *free) if free[c] >= units)
     free[card] -= units
     store.on_allocate(candidate.pod.uid, candidate.next_container, {card: units}, 0.0)

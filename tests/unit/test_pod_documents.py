@@ -26,6 +26,7 @@ from gcushare.wire.dra.claims import problem_of_both_ways
 from gcushare.wire.objects import Pod
 from gcushare.wire.pod_options import PodOptions, pod_options
 from gcushare.wire.pods import pod_assignment, pod_request
+from tests.builders import present
 from tests.extender_objects import pod_document
 
 RECORD = {
@@ -43,15 +44,11 @@ def pod(units: object = 4, *init: dict[str, object], **options: Any) -> Pod:
 
 
 def held_by(bound: Pod) -> Assignment:
-    found = pod_assignment(bound, ENFLAME)
-    assert found is not None
-    return found
+    return present(pod_assignment(bound, ENFLAME))
 
 
 def asked_by(bound: Pod) -> PodRequest:
-    found = pod_request(bound, ENFLAME)
-    assert found is not None
-    return found
+    return present(pod_request(bound, ENFLAME))
 
 
 def test_a_bound_pod_holds_what_its_record_names_in_the_amount_of_its_spec() -> None:
@@ -237,14 +234,11 @@ def test_unequal_shares_survive_too_and_count_for_a_pod_that_was_served(
 )
 def test_shares_that_do_not_add_up_to_the_request_say_nothing(forged: str) -> None:
     annotations = {"enflame.com/gcu-device-id": "1,3", "enflame.com/gcu-device-assigned": "true", UNITS_BY_CARD: forged}
-    record = decode_record(ENFLAME, annotations)
-    assert record is not None
-    assert record.units_by_card(5) == {1: 3, 3: 2}
+    assert present(decode_record(ENFLAME, annotations)).units_by_card(5) == {1: 3, 3: 2}
 
 
 def test_shares_do_not_count_before_the_plugin_wrote_the_record() -> None:
-    record = decode_record(ENFLAME, {"enflame.com/gcu-device-id": "1,3", UNITS_BY_CARD: "1,4"})
-    assert record is not None
+    record = present(decode_record(ENFLAME, {"enflame.com/gcu-device-id": "1,3", UNITS_BY_CARD: "1,4"}))
     assert record.units_by_card(5) == {1: 3, 3: 2}
 
 

@@ -23,6 +23,7 @@ from gcushare.runtime.settings.parsers import ObjectName
 from gcushare.scheduler_extender.mutual_tls.certificate_keeper import CertificateKeeper
 from gcushare.scheduler_extender.mutual_tls.issuing import CLOCK_TOLERANCE, Terms, next_issue
 from gcushare.wire.contracts import CA, CA_KEY, CLIENT_CERT, CLIENT_KEY, SCHEDULER_NAME, SERVER_CERT, SERVER_KEY
+from tests.builders import present
 from tests.played_api import Asked, PlayedApi
 from tests.unit.cut_off import CutOff, Ended
 
@@ -34,9 +35,7 @@ Data = Mapping[str, bytes]
 
 
 def first(now: datetime = START, terms: Terms = YEAR) -> Data:
-    issue = next_issue({}, terms, now)
-    assert issue is not None
-    return issue.data
+    return present(next_issue({}, terms, now)).data
 
 
 def renewed(data: Data, now: datetime, terms: Terms = YEAR) -> Data:
@@ -92,8 +91,7 @@ def test_a_second_scheduler_that_read_its_authorities_at_its_start_need_not_star
 def test_a_server_that_is_called_otherwise_gets_a_new_certificate_and_the_scheduler_keeps_its_own() -> None:
     data = first()
     moved = Terms(("extender.other.svc",), YEAR.life)
-    issue = next_issue(data, moved, START + DAY)
-    assert issue is not None
+    issue = present(next_issue(data, moved, START + DAY))
     assert issue.data[CLIENT_CERT] == data[CLIENT_CERT]
     verifier = policy(data, START + DAY).build_server_verifier(x509.DNSName("extender.other.svc"))
     verifier.verify(certificate(issue.data, SERVER_CERT), [])
@@ -108,8 +106,7 @@ def test_a_set_that_is_broken_or_does_not_fit_together_is_replaced(key: str, how
     data[key] = broken.get(how, b"")
     if how == "gone":
         del data[key]
-    issue = next_issue(data, YEAR, START + DAY)
-    assert issue is not None
+    issue = present(next_issue(data, YEAR, START + DAY))
     check_handshake(issue.data, issue.data, START + DAY)
     assert next_issue(issue.data, YEAR, START + DAY) is None
 
@@ -125,8 +122,7 @@ def test_a_server_certificate_without_any_name_is_made_again() -> None:
         .sign(key, hashes.SHA256())
         .public_bytes(Encoding.PEM)
     )
-    again = next_issue({**data, SERVER_CERT: nameless}, YEAR, START + DAY)
-    assert again is not None
+    again = present(next_issue({**data, SERVER_CERT: nameless}, YEAR, START + DAY))
     assert again.reason == "the server is now called extender.kube-system.svc, extender"
     check_handshake(again.data, again.data, START + DAY)
 
@@ -136,8 +132,7 @@ def test_an_authority_is_renewed_with_its_key_and_name_when_two_thirds_of_its_li
     for year in range(1, 10):
         held = renewed(held, START + year * 365 * DAY)
         assert certificate(held, CA).not_valid_after_utc == START + 15 * 365 * DAY, "the first one"
-    after = next_issue(held, YEAR, START + 10 * 365 * DAY)
-    assert after is not None
+    after = present(next_issue(held, YEAR, START + 10 * 365 * DAY))
     assert after.reason == "the authority is past two thirds of its life"
     assert certificate(after.data, CA).subject == certificate(held, CA).subject
     assert certificate(after.data, CA).not_valid_after_utc == START + 25 * 365 * DAY

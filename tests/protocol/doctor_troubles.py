@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,9 +11,9 @@ from tests.protocol.doctor_rig import EXTENDER, SERVICE, SYSTEM, DoctorRig, metr
 Scenario = Callable[[DoctorRig], object]
 
 
-def troubles(*rows: tuple[Scenario, str, str]) -> list[Any]:
-    """Cases of a scenario, the severity and the id of what is found, and words of it."""
-    return [pytest.param(*row, id=row[1]) for row in rows]
+def troubles(*rows: tuple[Scenario, str, str]) -> pytest.MarkDecorator:
+    """Cases of a scenario, the severity and the id (``kind``) of what is found, and words of it."""
+    return pytest.mark.parametrize(("scenario", "kind", "words"), [pytest.param(*row, id=row[1]) for row in rows])
 
 
 def labelled(key: str, value: str) -> Scenario:

@@ -133,35 +133,32 @@ def put_quota(rig: DoctorRig, namespace: str, *resources: str) -> None:
     rig.put(an_object("ResourceQuota", name, namespace, spec={"hard": dict.fromkeys(resources, "8")}))
 
 
-@pytest.mark.parametrize(
-    ("scenario", "kind", "words"),
-    when.troubles(
-        (when.without("pods", DRIVER, SYSTEM), "error node-without-plugin", "enflame.com/gcushare=true"),
-        (slice_with_less_memory, "error claims-slices-differ", "card-1 has 8Gi there and 16Gi here"),
-        (when.without(SLICES, SLICE), "error claims-slices-differ", "card-0 has no slice there"),
-        (slice_without_sharing, "error claims-gate-off", "allowMultipleAllocations of card-0"),
-        (when.without(CLASSES, NAMES.memory_class), "error device-class-missing", "there is no such DeviceClass"),
-        (class_of_another_resource, "error device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
-        (
-            lambda rig: rig.put(device_class("another.example.com", ENFLAME.whole_card_resource)),
-            "error device-class-rival",
-            f"as {NAMES.whole_class} does",
-        ),
-        (limit_range_with_a_minimum, "error limit-range", f"a min of {ENFLAME.memory_resource} for each Container"),
-        (
-            when.without("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY),
-            "warning claims-policy-missing",
-            f"policy {POLICY} has no binding",
-        ),
-        (extender_without_claims, "error extender-without-claims", "with --claims"),
-        (old_kubelet, "error claims-kubernetes-too-old", "its kubelet is v1.35.4"),
-        (
-            lambda rig: rig.put_asking("asks", 4),
-            "warning pod-never-fits",
-            f"label its namespace {CLAIMS_LABEL}={CLAIMS_ENABLED}",
-        ),
-        (quota_on_memory, "warning quota-counts-nothing", f"bounds requests.{ENFLAME.memory_resource}, and pods of"),
+@when.troubles(
+    (when.without("pods", DRIVER, SYSTEM), "error node-without-plugin", "enflame.com/gcushare=true"),
+    (slice_with_less_memory, "error claims-slices-differ", "card-1 has 8Gi there and 16Gi here"),
+    (when.without(SLICES, SLICE), "error claims-slices-differ", "card-0 has no slice there"),
+    (slice_without_sharing, "error claims-gate-off", "allowMultipleAllocations of card-0"),
+    (when.without(CLASSES, NAMES.memory_class), "error device-class-missing", "there is no such DeviceClass"),
+    (class_of_another_resource, "error device-class-missing", f"x/y, not for {ENFLAME.whole_card_resource}"),
+    (
+        lambda rig: rig.put(device_class("another.example.com", ENFLAME.whole_card_resource)),
+        "error device-class-rival",
+        f"as {NAMES.whole_class} does",
     ),
+    (limit_range_with_a_minimum, "error limit-range", f"a min of {ENFLAME.memory_resource} for each Container"),
+    (
+        when.without("mutatingadmissionpolicybindings.admissionregistration.k8s.io", POLICY),
+        "warning claims-policy-missing",
+        f"policy {POLICY} has no binding",
+    ),
+    (extender_without_claims, "error extender-without-claims", "with --claims"),
+    (old_kubelet, "error claims-kubernetes-too-old", "its kubelet is v1.35.4"),
+    (
+        lambda rig: rig.put_asking("asks", 4),
+        "warning pod-never-fits",
+        f"label its namespace {CLAIMS_LABEL}={CLAIMS_ENABLED}",
+    ),
+    (quota_on_memory, "warning quota-counts-nothing", f"bounds requests.{ENFLAME.memory_resource}, and pods of"),
 )
 async def test_each_trouble_of_claims_is_found_and_nothing_else(
     rig: DoctorRig, scenario: when.Scenario, kind: str, words: str

@@ -99,41 +99,34 @@ def api_server_that_cannot_list_pods(rig: DoctorRig) -> None:
     rig.api.faults.on(Fault(FailBefore(500, "InternalError", "etcd is away"), path="^/api/v1/pods"))
 
 
-@pytest.mark.parametrize(
-    ("scenario", "kind", "words"),
-    when.troubles(
-        (lambda rig: set_scheduler_flags(rig, "--x"), "error scheduler-not-calling", "without --config"),
-        (
-            calling("http://10.1.1.1/other", "example.com/widgets"),
-            "error scheduler-not-calling",
-            "'http://10.1.1.1/other'",
-        ),
-        (calling("http://10.96.99.99:32766/gcushare-scheduler"), "error scheduler-other-address", "10.96.99.99:32766"),
-        (calling(OURS, "enflame.com/other"), "error scheduler-resource-unmanaged", "gcu-memory"),
-        (claims_that_no_scheduler_ignores, "error claims-unmanaged", "1 pod waits with claims that"),
-        (when.at_once(WHOLE_CARDS, calling()), "warning whole-cards-unmanaged", "n1 serve whole cards"),
-        (
-            calling(OURS, ENFLAME.memory_resource, ENFLAME.whole_card_resource),
-            "warning whole-cards-unserved",
-            "no plugin serves",
-        ),
-        (ASKED_IN_VAIN, "error scheduler-not-calling", "1 pod waits"),
-        (MANAGED, "warning control-plane-out-of-reach", "no node of 1 is labelled"),
-        (OUT_OF_SIGHT, "info scheduler-unseen", "no call yet"),
-        (WITH_OWN_FILE, "info scheduler-unseen", "own.yaml"),
-        (config_manager_that_failed, "error config-manager-failed", "unhealthy for 180s"),
-        (when.NO_EXTENDER, "error extender-missing", "no such Service"),
-        (when.answering(leader=0), "error no-leader", f"held by {EXTENDER}"),
-        (lambda rig: rig.put_extender("another", rig.extender.port), "error two-leaders", "2 replicas"),
-        (when.without("endpoints", SERVICE, SYSTEM), "error extender-unreachable", "no endpoints"),
-        (lambda rig: rig.set_status(version="0.9.4"), "warning versions-differ", "0.9.4"),
-        (when.without(POLICIES, "records"), "warning policy-missing", "there is no ValidatingAdmissionPolicy"),
-        (ONLY_WARNING, "warning policy-missing", "no binding that denies"),
-        (when.having(certificate_pem(days=10)), "warning certificate-expires", "in 10 d"),
-        (when.having(certificate_pem(days=-1)), "error certificate-expires", "24 h ago"),
-        (when.having(b"rubbish"), "warning certificate-unreadable", "no PEM certificate"),
-        (api_server_that_cannot_list_pods, "warning not-readable", "etcd is away"),
+@when.troubles(
+    (lambda rig: set_scheduler_flags(rig, "--x"), "error scheduler-not-calling", "without --config"),
+    (calling("http://10.1.1.1/other", "example.com/widgets"), "error scheduler-not-calling", "'http://10.1.1.1/other'"),
+    (calling("http://10.96.99.99:32766/gcushare-scheduler"), "error scheduler-other-address", "10.96.99.99:32766"),
+    (calling(OURS, "enflame.com/other"), "error scheduler-resource-unmanaged", "gcu-memory"),
+    (claims_that_no_scheduler_ignores, "error claims-unmanaged", "1 pod waits with claims that"),
+    (when.at_once(WHOLE_CARDS, calling()), "warning whole-cards-unmanaged", "n1 serve whole cards"),
+    (
+        calling(OURS, ENFLAME.memory_resource, ENFLAME.whole_card_resource),
+        "warning whole-cards-unserved",
+        "no plugin serves",
     ),
+    (ASKED_IN_VAIN, "error scheduler-not-calling", "1 pod waits"),
+    (MANAGED, "warning control-plane-out-of-reach", "no node of 1 is labelled"),
+    (OUT_OF_SIGHT, "info scheduler-unseen", "no call yet"),
+    (WITH_OWN_FILE, "info scheduler-unseen", "own.yaml"),
+    (config_manager_that_failed, "error config-manager-failed", "unhealthy for 180s"),
+    (when.NO_EXTENDER, "error extender-missing", "no such Service"),
+    (when.answering(leader=0), "error no-leader", f"held by {EXTENDER}"),
+    (lambda rig: rig.put_extender("another", rig.extender.port), "error two-leaders", "2 replicas"),
+    (when.without("endpoints", SERVICE, SYSTEM), "error extender-unreachable", "no endpoints"),
+    (lambda rig: rig.set_status(version="0.9.4"), "warning versions-differ", "0.9.4"),
+    (when.without(POLICIES, "records"), "warning policy-missing", "there is no ValidatingAdmissionPolicy"),
+    (ONLY_WARNING, "warning policy-missing", "no binding that denies"),
+    (when.having(certificate_pem(days=10)), "warning certificate-expires", "in 10 d"),
+    (when.having(certificate_pem(days=-1)), "error certificate-expires", "24 h ago"),
+    (when.having(b"rubbish"), "warning certificate-unreadable", "no PEM certificate"),
+    (api_server_that_cannot_list_pods, "warning not-readable", "etcd is away"),
 )
 async def test_each_trouble_is_found_and_nothing_else(
     rig: DoctorRig, scenario: when.Scenario, kind: str, words: str

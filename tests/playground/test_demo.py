@@ -214,8 +214,7 @@ async def typed_commands_work(child: Child) -> None:
             stderr=asyncio.subprocess.PIPE,
         )
         output, complaint = await process.communicate()
-        expected = 3 if "doctor" in line else 0
-        assert process.returncode == expected, f"{line}: {complaint.decode()}"
+        assert process.returncode == (3 if "doctor" in line else 0), f"{line}: {complaint.decode()}"
         if line.startswith("curl"):  # its progress
             continue
         assert output

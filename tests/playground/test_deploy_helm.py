@@ -168,8 +168,7 @@ async def test_nothing_is_removed_while_a_scheduler_is_not_put_back(site: Site) 
     )
     report = json.dumps({"state": "failed", "reason": "read-only file system"})
     change(site, "configmaps", MANAGER, {"data": {"mode": "apply", "node.n1": report}})
-    done = await site.run("helm", "uninstall", "gcushare", "--namespace", NAMESPACE)
-    assert done.code != 0
+    assert (await site.run("helm", "uninstall", "gcushare", "--namespace", NAMESPACE)).code != 0
     assert [(name, code) for name, code, _ in site.ran] == [("gcushare-config-manager-uninstall", 1)]
     assert "read-only file system" in site.ran[0][2]
     assert site.find("deployments.apps", EXTENDER) is not None

@@ -181,8 +181,7 @@ class PluginRig(NodeRig):
 
     def held_cards(self, name: str) -> set[str]:
         """First characters of the ids that the kubelet double says c0 holds: its cards."""
-        ids = self.kubelet.held_ids(self.uid(name), "c0", RESOURCE)
-        return {device_id[0] for device_id in ids}
+        return {device_id[0] for device_id in self.kubelet.held_ids(self.uid(name), "c0", RESOURCE)}
 
     def view(self, name: str, container: str = "c0") -> ContainerView:
         """What a container was given; it must have started."""

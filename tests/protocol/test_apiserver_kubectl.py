@@ -80,8 +80,7 @@ async def test_a_copy_of_a_pod_for_debugging_is_like_the_pod(kubectl: Kubectl, t
     made = await kubectl.show("create", "-f", str(tmp_path / "pod.json"), "-o", "json")
     image = made["spec"]["containers"][0]["image"]
     await kubectl.show("debug", "a", "--copy-to=b", f"--set-image=*={image}", "-q")
-    copy = await kubectl.show("get", "pod", "b", "-o", "json")
-    assert copy["spec"] == made["spec"]
+    assert (await kubectl.show("get", "pod", "b", "-o", "json"))["spec"] == made["spec"]
 
 
 DEVICES = [DeviceView(path, path, "rw") for path in ("/dev/gcu3", "/dev/gcuctl")]

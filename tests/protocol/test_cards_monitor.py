@@ -87,8 +87,7 @@ async def test_the_file_of_simulated_cards_is_followed_without_waiting_for_the_n
         assert (await changes.until_healthy(True, False)).cards[1].reason == "too hot"
         assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
         path.write_text("cards: [{memory: 24GiB}, {memory: 16GiB}]")
-        altered = await changes.until_healthy(True, True)
-        assert altered.cards[0].memory_bytes == 24 << 30
+        assert (await changes.until_healthy(True, True)).cards[0].memory_bytes == 24 << 30
         path.write_text("cards: [{memory: 24GiB}]")
         await changes.until(lambda now: now.gone == {1})
         assert monitor.snapshot.gone == {1}
@@ -99,8 +98,7 @@ async def test_a_critical_event_makes_its_card_sick_without_waiting_for_the_next
     fake = install_fake("nvml", tmp_path)
     async with monitoring(isolated(fake, "nvml"), ONLY_EVENTS) as (monitor, changes):
         fake.control("event 1 0 8 31", "event 2 1 8 79")
-        sick = await changes.until_healthy(True, False)
-        assert sick.cards[1].reason == "critical XID 79"
+        assert (await changes.until_healthy(True, False)).cards[1].reason == "critical XID 79"
         assert health_of(monitor) == [Health.HEALTHY, Health.UNHEALTHY]
 
 

@@ -85,7 +85,6 @@ def test_a_certificate_whose_end_cannot_be_read_is_reported_and_served_all_the_s
     known = x509.load_pem_x509_certificate(cert.read_bytes())
     end = known.not_valid_after_utc.strftime("%y%m%d%H%M%SZ").encode()
     cert.write_text(ssl.DER_cert_to_PEM_cert(known.public_bytes(Encoding.DER).replace(end, b"301301000000Z")))
-    tls = FollowedTls(server.secret.files)
-    assert [each.purpose for each in tls.ends] == [Purpose.CLIENT_CA]
+    assert [each.purpose for each in FollowedTls(server.secret.files).ends] == [Purpose.CLIENT_CA]
     assert "end of TLS certificate not known" in caplog.text
     assert str(cert) in caplog.text

@@ -193,8 +193,7 @@ async def test_an_unreadable_checkpoint_is_made_of_the_claims_in_the_cluster(rig
 
 
 async def test_status_metrics_and_health_tell_what_is_prepared(rig: ClaimsRig) -> None:
-    claim = rig.allocate("one", share("card-0", 4))
-    await rig.kubelet.prepare(claim)
+    await rig.kubelet.prepare(rig.allocate("one", share("card-0", 4)))
     document = await rig.status()
     assert document["problems"] == {}
     assert [each["claim"] for each in document["claims"]] == ["default/one"]

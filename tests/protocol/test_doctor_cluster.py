@@ -233,8 +233,7 @@ async def test_wrong_settings_are_refused_by_name(rig: DoctorRig, argv: tuple[st
 async def test_the_rights_that_are_named_are_enough(rig: DoctorRig) -> None:
     rig.mount_certificate(certificate_pem(days=100))
     rig.put(config_map("gcushare-config-manager", mode="apply"))
-    answer = await examine_with(rig, *ALL_RIGHTS)
-    assert answer.kinds == set()
+    assert (await examine_with(rig, *ALL_RIGHTS)).kinds == set()
     assert rig.api.requests.refused("looker") == []
 
 

@@ -123,8 +123,7 @@ async def test_json_and_yaml_say_the_same_also_to_readers_of_yaml_1_1(seen: Clus
 
 
 async def test_nodes_that_cannot_be_read_are_reported_and_the_rest_is_shown(seen: Cluster) -> None:
-    broken = a_node("node-3", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'})
-    seen.put(broken)
+    seen.put(a_node("node-3", 16, annotations={ENFLAME.inventory_annotation: '{"version": 99}'}))
     ran = await seen.show("--source=api")
     assert ran.code == 0, "the table has every other node"
     assert ran.lines[-1] == "12/48 (25%) "

@@ -245,8 +245,7 @@ async def test_nodes_that_cluster_autoscaler_misjudges_are_named_to_a_pod_that_f
     joined = a_node("joined", 16, labels={ENFLAME.label_key: "true"})
     del joined["metadata"]["annotations"]
     seen.put(joined, pod_document("small", 2))
-    ran = await seen.call("explain", "huge", "--source=api")
-    said = " ".join(ran.out.split())
+    said = " ".join((await seen.call("explain", "huge", "--source=api")).out.split())
     assert "node labelled-0: it has the label cloud.google.com/gke-accelerator and offers no nvidia.com/gpu" in said
     assert "what would help: if Cluster Autoscaler manages it: leave cloud.google.com/gke-accelerator out" in said
     assert "the same of 3 other nodes: gcushare doctor names them" in said

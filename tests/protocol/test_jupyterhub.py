@@ -145,8 +145,7 @@ async def test_a_server_whose_pod_left_its_card_idle_for_an_hour_is_stopped(tmp_
 async def test_a_hub_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     students = [{"name": "ann", "servers": {"": server("", hours=2, pod="jupyter-ann")}}]
     hub = HubDouble(students, idle=["jupyter-ann"], broken=1)
-    said = await hub.run(tmp_path)
-    assert said.startswith("tries again: <HTTPError 503")
+    assert (await hub.run(tmp_path)).startswith("tries again: <HTTPError 503")
     assert hub.stopped
 
 

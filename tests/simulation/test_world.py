@@ -292,8 +292,7 @@ def test_a_forged_inventory_is_published_again(text: str | None) -> None:
 @pytest.mark.parametrize("how", SECRET_FAULTS)
 def test_a_damaged_secret_is_whole_after_calm(how: str) -> None:
     args: dict[str, Any] = {"how": how, "for_s": 30.0}
-    outcome = run(of_policies((Action(60.0, "secret", args),), has_policies=True))
-    assert outcome.violation is None
+    assert run(of_policies((Action(60.0, "secret", args),), has_policies=True)).violation is None
 
 
 @pytest.mark.slow

@@ -33,8 +33,7 @@ def test_a_success_starts_over() -> None:
 
 
 def test_the_servers_own_wish_is_never_undercut() -> None:
-    backoff = waits()
-    assert backoff.next_delay_s(RetryableError("busy", delay_s=30)) == 30
+    assert waits().next_delay_s(RetryableError("busy", delay_s=30)) == 30
 
 
 async def test_a_bucket_lets_a_burst_through_and_then_the_rate() -> None:

@@ -45,11 +45,9 @@ def limited(units: int = 4, limit: int = 12) -> CardRequest:
 
 
 def test_the_pod_is_placed_by_its_request_on_a_card_as_large_as_its_limit() -> None:
-    pod = a_pod("a", 4, annotations={MEMORY_LIMIT: "12"})
-    request = present(pod_request(pod, ENFLAME))
+    request = present(pod_request(a_pod("a", 4, annotations={MEMORY_LIMIT: "12"}), ENFLAME))
     assert (request.cards.units, request.cards.limit, request.total_units) == (4, 12, 4)
-    node = node_of(cards(8, 16))
-    chosen = present(choose_cards(node, request.cards, POLICIES["binpack"].rank_card))
+    chosen = present(choose_cards(node_of(cards(8, 16)), request.cards, POLICIES["binpack"].rank_card))
     assert [state.index for state in chosen] == [1]
     assert not node_of(cards(8, 8)).fits(request.cards)
 

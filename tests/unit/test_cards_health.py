@@ -202,8 +202,7 @@ def test_a_card_keeps_its_number_while_it_is_held_and_takes_its_minor_number_aft
     roster = CardRoster(POLICY, by_uuid=True)
     roster.update_list(report(FIRST, SECOND), 0.0)
     roster.hold({"a": FIRST, "b": SECOND}, 1.0)
-    alone = msgspec.structs.replace(SECOND, index=0)
-    roster.update_list(report(alone), 2.0)
+    roster.update_list(report(msgspec.structs.replace(SECOND, index=0)), 2.0)
     assert [(c.index, c.minor, c.uuid) for c in roster.snapshot().cards] == [(0, None, "a"), (1, 0, "b")]
     assert roster.snapshot().gone == {0}
     roster.hold({}, 3.0)
@@ -213,8 +212,7 @@ def test_a_card_keeps_its_number_while_it_is_held_and_takes_its_minor_number_aft
 def test_a_card_that_pods_hold_since_before_the_start_is_lost_if_it_was_never_listed() -> None:
     roster = CardRoster(POLICY, by_uuid=True)
     assert roster.hold({"b": SECOND}, 0.0) == []
-    new = msgspec.structs.replace(FIRST, index=1, uuid="new")
-    changes = roster.update_list(report(new), 0.0)
+    changes = roster.update_list(report(msgspec.structs.replace(FIRST, index=1, uuid="new")), 0.0)
     assert [(change.kind, change.card.index) for change in changes] == [
         (CardChangeKind.APPEARED, 0),
         (CardChangeKind.LOST, 1),

@@ -65,8 +65,7 @@ async def test_pods_without_cards_that_were_read_are_stored_up_to_a_number() -> 
     names = [f"p{number}" for number in range(pod_lookup._MAX_WITHOUT_CARDS + 3)]
     bench = Bench(16)
     cluster = Cluster(*(a_pod(name, None) for name in names))
-    clock = bench.time.clock()
-    lookup = pod_lookup.PodLookup([bench.state], cluster.client, clock)
+    lookup = pod_lookup.PodLookup([bench.state], cluster.client, bench.time.clock())
     for name in names:
         await bench.time.pass_(1 / pod_lookup.READS_PER_S)
         await lookup.read(PodRef(f"uid-{name}", "default", name))

@@ -61,8 +61,7 @@ def test_whatever_the_pod_and_the_names_contain_they_are_read_as_json_says(
         for ascii_only in (True, False):
             document = {"Pod": pod, "Nodes": None, "NodeNames": names}
             body = json.dumps(document, separators=separators, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-            arguments = decode(body)
-            assert str(arguments.pod) == "default/a"
+            assert str(decode(body).pod) == "default/a"
             assert names_of(body) == list(dict.fromkeys(names))
 
 

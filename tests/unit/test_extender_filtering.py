@@ -130,8 +130,7 @@ def test_every_answer_of_a_conversation_is_what_the_rules_say(
                 units, names = what
                 asking = pod_document(f"ask-{number}", units)
                 answer = service.filter(asking, names)
-                expected = by_the_rules(state, units, names, named, policy)
-                assert answer == expected
+                assert answer == by_the_rules(state, units, names, named, policy)
                 nodes, request = state.ledger.nodes, asks(units)
                 assert service.prioritize(asking, names) == {
                     name: node_score(nodes[name], request, policy) if name in nodes and nodes[name].known else 0

@@ -42,9 +42,7 @@ def test_a_reader_of_the_log_learns_what_was_noted_after_its_position_or_that_it
     for name in names:
         log.record(name)
 
-    reported = log.since(position)
-
-    assert reported == set(names[position:])
+    assert log.since(position) == set(names[position:])
 
 
 def test_the_nodes_that_would_fit_without_their_pods_follow_each_change_and_many_at_once() -> None:

@@ -98,8 +98,7 @@ class TestBetweenTheVictimsEndAndThePreemptorsNextTry:
         state.indexes.get(known_request(state, "thief").shape)
         if asks_first:
             Desk((state, None)).filter(filter_body(pod_document("thief", 8), ["node-1"]))
-        totals = ClusterTotals(state.ledger, state.changes).by_unit().values()
-        counts = count_pending(state, totals)
+        counts = count_pending(state, ClusterTotals(state.ledger, state.changes).by_unit().values())
         counted = {reason: pods for reason, pods in counts.items() if pods}
         assert counted == {PendingReason.KEPT: 1, PendingReason.FITS: 1}, "the preemptor itself fits"
         explained = await ExplainService(state).explain("default", "thief")

@@ -137,8 +137,7 @@ async def test_only_pods_of_one_namespace_that_both_ask_with_one_value_are_kept_
 
 
 async def test_the_value_at_bind_counts_for_an_extender_that_starts_later() -> None:
-    state = state_of(a_node("node-1", 16))
-    bound = await bind(state, replica("a"))
+    bound = await bind(state_of(a_node("node-1", 16)), replica("a"))
     assert bound.metadata.annotations[RECORDED_APART] == "app=web"
     later = state_of(a_node("node-1", 16))
     meta = msgspec.structs.replace(bound.metadata, labels={"app": "another"})

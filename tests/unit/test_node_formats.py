@@ -64,8 +64,7 @@ def test_the_checkpoint_of_claims(tmp_path: Path) -> None:
 
 
 def test_the_cdi_file_of_a_claim(tmp_path: Path) -> None:
-    files = ClaimCdiFiles(tmp_path, ENFLAME.claims.driver)
-    files.write(CLAIM)
+    ClaimCdiFiles(tmp_path, ENFLAME.claims.driver).write(CLAIM)
     (path,) = tmp_path.iterdir()
     assert path.name == f"enflame.gcushare.io-claim-{CLAIM.uid}.json"
     assert path.read_bytes() == recorded("claim-cdi.json")

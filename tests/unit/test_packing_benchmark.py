@@ -87,8 +87,7 @@ def test_plain_claims_take_the_first_card_that_fits_on_the_node_with_most_left()
     share = Demand(1, 600, False, 1000, 1024)
     placed = [placer.place(str(number), share) for number in range(4)]
     assert placed == [1, 0, 1, 0]  # node b first: it has more CPU
-    small = Demand(1, 300, False, 100, 100)
-    assert placer.place("small", small) == 1
+    assert placer.place("small", Demand(1, 300, False, 100, 100)) == 1
     assert {index: card.used for index, card in cluster.nodes[1].state.cards.items()} == {0: 900, 1: 600}
 
 
@@ -147,8 +146,7 @@ def test_a_share_that_fills_a_card_does_so_as_often_as_it_is_there() -> None:
 
 
 def test_cpu_of_the_whole_cluster_bounds_what_can_be_used() -> None:
-    pods = [Demand(1, 0, True, 1000)] * 4
-    assert compute_bounds(nodes(4, cpu=2000), pods).resources == 0.5
+    assert compute_bounds(nodes(4, cpu=2000), [Demand(1, 0, True, 1000)] * 4).resources == 0.5
 
 
 def test_cards_of_different_sizes_are_refused() -> None:

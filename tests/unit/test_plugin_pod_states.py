@@ -269,8 +269,7 @@ def test_a_pod_whose_deletion_time_has_passed_is_kept_nothing_unless_the_kubelet
         pod("holds", 4, card=0),
     )}  # fmt: skip
     store = store_of(*pods.values())
-    held = {"d/holds": {"c0": {0: 4}}}
-    reconcile(store, held)
+    reconcile(store, {"d/holds": {"c0": {0: 4}}})
     for wall_s, is_kept in ((999.0, True), (1_000.0 + KILL_MARGIN_S + 1, False)):
         store.end_gone((), 0.0, wall_s=wall_s)
         assert {each.pod.name for each in store.candidates()} == ({*pods} - {"holds", "whole"} if is_kept else set())

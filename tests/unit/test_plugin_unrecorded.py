@@ -55,8 +55,7 @@ def test_a_pod_that_would_have_been_refused_is_recorded_with_what_the_kubelet_ga
 
 
 def test_what_no_record_can_tell_is_counted_at_once_and_published_when_it_lasts() -> None:
-    both = bound("both", {MEMORY: "4", WHOLE: "1"})
-    store = store_of(both)
+    store = store_of(bound("both", {MEMORY: "4", WHOLE: "1"}))
     assert store.entries == {}
     reconcile(store, {"d/both": {"c0": {0: 4}}, "d/unseen": {"c0": {0: 2}, "c1": {0: 1}}}, {"uid-both": {"c0": {1: 1}}})
     store.find_unrecorded(10.0)

@@ -137,8 +137,7 @@ async def check_rendered(host: Host, setup: dict[str, Any], message: str) -> Non
 
 
 async def test_a_drop_in_that_comes_later_is_refused_until_the_change_is_taken_back(tmp_path: Path) -> None:
-    setup = SETUPS["kubeasz"]
-    host = host_of(tmp_path, setup)
+    host = host_of(tmp_path, SETUPS["kubeasz"])
     before = host.tree()
     await host.apply()
     drop_in = "/etc/systemd/system/kube-scheduler.service.d/50-ours.conf"

@@ -48,6 +48,14 @@ async def run_forever() -> None:
     await asyncio.Event().wait()
 
 
+async def run_until_cancelled(ended: list[str]) -> None:
+    """A task in the background, which says so at its end."""
+    try:
+        await run_forever()
+    finally:
+        ended.append("background cancelled")
+
+
 def wait_for_line(process: subprocess.Popen[str], expected: str) -> None:
     assert process.stdout is not None
     assert process.stdout.readline().strip() == expected
@@ -128,19 +136,13 @@ def test_the_handlers_of_before_are_restored() -> None:
 
 
 def test_a_failed_root_task_ends_the_program_with_its_name_and_cause(caplog: pytest.LogCaptureFixture) -> None:
-    neighbour_ended: list[str] = []
-
-    async def neighbour() -> None:
-        try:
-            await run_forever()
-        finally:
-            neighbour_ended.append("cancelled")
+    ended: list[str] = []
 
     async def broken() -> None:
         raise ValueError("bad card")
 
     async def begin(tasks: RootTasks, _shutdown: Shutdown) -> None:
-        tasks.start("neighbour", neighbour())
+        tasks.start("neighbour", run_until_cancelled(ended))
         tasks.start("watch cards", broken())
 
     assert run_root_tasks(begin) == 1
@@ -149,7 +151,7 @@ def test_a_failed_root_task_ends_the_program_with_its_name_and_cause(caplog: pyt
     assert "ValueError: bad card" in record.getMessage()
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], ValueError)
-    assert neighbour_ended == ["cancelled"]
+    assert ended == ["background cancelled"]
 
 
 def test_a_root_task_that_ends_too_early_ends_the_program(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,12 +165,6 @@ def test_a_root_task_that_ends_too_early_ends_the_program(caplog: pytest.LogCapt
 def test_draining_tasks_finish_before_the_others_are_cancelled() -> None:
     order: list[str] = []
 
-    async def background() -> None:
-        try:
-            await run_forever()
-        finally:
-            order.append("background cancelled")
-
     async def draining(shutdown: Shutdown) -> None:
         await shutdown.wait()
         for _ in range(5):
@@ -176,7 +172,7 @@ def test_draining_tasks_finish_before_the_others_are_cancelled() -> None:
         order.append("drained")
 
     async def begin(tasks: RootTasks, shutdown: Shutdown) -> None:
-        tasks.start("background", background())
+        tasks.start("background", run_until_cancelled(order))
         tasks.start("draining", draining(shutdown), drains=True)
         shutdown.request("the test is over")
 

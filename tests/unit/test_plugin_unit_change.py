@@ -152,19 +152,22 @@ def is_warned(rig: Rig) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("kubelet", "unit"),
+    ("wanted", "kubelet", "unit", "warned"),
     [
-        pytest.param("v1.35.4", "0.001", id="quick"),
-        pytest.param("v1.36.0-rc.1", "0.1", id="slow above 10,000"),
-        pytest.param("v1.40.0", "0.1", id="later"),
-        pytest.param("", "0.001", id="unknown"),
+        pytest.param("auto", "v1.35.4", "0.001", False, id="quick"),
+        pytest.param("auto", "v1.36.0-rc.1", "0.1", False, id="slow above 10,000"),
+        pytest.param("auto", "v1.40.0", "0.1", False, id="later"),
+        pytest.param("auto", "", "0.001", False, id="unknown"),
+        pytest.param("0.001", "v1.36.2", "0.001", True, id="the admin's own"),
     ],
 )
-def test_auto_chooses_by_the_kubelets_version(kubelet: str, unit: str) -> None:
-    rig = make_rig("auto")
+def test_auto_chooses_by_the_kubelets_version_and_a_unit_that_the_admin_chose_stays_and_is_reported(
+    wanted: str, kubelet: str, unit: str, warned: bool
+) -> None:
+    rig = make_rig(wanted)
     rig.node(kubelet)
     rig.see(*EIGHT)
-    assert (unit_of(rig), is_warned(rig)) == (unit, False)
+    assert (unit_of(rig), is_warned(rig)) == (unit, warned)
 
 
 def test_a_node_with_many_units_of_every_size_gets_the_coarsest() -> None:
@@ -184,13 +187,6 @@ def test_a_unit_that_pods_hold_stays_until_the_node_is_empty() -> None:
     assert is_warned(rig)
     rig.hold()
     assert unit_of(rig) == "0.1"
-
-
-def test_a_unit_that_the_admin_chose_stays_and_is_reported() -> None:
-    rig = make_rig("0.001")
-    rig.node("v1.36.2")
-    rig.see(*EIGHT)
-    assert (unit_of(rig), is_warned(rig)) == ("0.001", True)
 
 
 TURNS = 20

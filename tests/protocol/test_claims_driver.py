@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from gcushare.core.cards import SERVES_CLAIMS, Health, Inventory
+from gcushare.core.units import GIB
 from gcushare.node.node_settings import OtherSystems
 from gcushare.vendors import ALIYUN, ENFLAME, Vendor
 from gcushare.wire.nodes import decode_inventory
@@ -126,6 +127,16 @@ async def test_the_card_in_use_is_listed_first_and_nothing_is_written_while_the_
     await rig.kubelet.prepare(second)
     assert rig.app.observed.publisher.is_current
     assert [each["metadata"]["resourceVersion"] for each in rig.slices()] == versions
+
+
+async def test_what_a_card_that_is_held_whole_has_more_than_then_is_offered_to_no_other_claim(rig: ClaimsRig) -> None:
+    claim = rig.allocate("whole", share("card-0", 16))
+    asked = {"name": "card", "exactly": {"deviceClassName": ENFLAME.claims.whole_class}}
+    merge_into(rig.api, "ResourceClaim", "whole", {"spec": {"devices": {"requests": [asked]}}})
+    assert (await rig.kubelet.prepare(claim))[claim.uid].error == ""
+    rig.write_cards({0: {"memory": 24 * GIB}, 1: {"memory": 24 * GIB}})
+    await rig.until(lambda: rig.devices()["card-1"]["capacity"]["memory"]["value"] == "24Gi", "the free card has grown")
+    assert rig.devices()["card-0"]["capacity"]["memory"]["value"] == "16Gi"
 
 
 async def test_nothing_is_published_while_the_node_is_deleted(rig: ClaimsRig) -> None:

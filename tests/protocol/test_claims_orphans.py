@@ -76,12 +76,17 @@ async def bench() -> AsyncIterator[Bench]:
             yield Bench(rig, client)
 
 
-@pytest.mark.parametrize("case", ["deleted", "deallocated", "elsewhere"])
+@pytest.mark.parametrize("case", ["deleted", "recreated", "deallocated", "elsewhere"])
 async def test_an_orphan_is_named_and_released(bench: Bench, case: str) -> None:
     orphan = await bench.prepare("orphan", 1)
     match case:
         case "deleted":
             bench.delete(orphan)
+        case "recreated":  # The kubelet shows it under its name before it is prepared.
+            bench.delete(orphan)
+            again = bench.rig.allocate("orphan", share("card-1", 16))
+            assert "hold the rest" in (await bench.rig.kubelet.prepare(again))[again.uid].error
+            bench.shown = IN_USE
         case "deallocated":
             bench.rig.set_status("ResourceClaim", "orphan", allocation=None, reservedFor=None)
         case "elsewhere":

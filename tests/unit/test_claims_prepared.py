@@ -75,7 +75,7 @@ def test_amounts_between_two_units_count_as_the_scheduler_rounds_them(tmp_path: 
         pytest.param(ResourceClaim(), "", "not allocated", id="no allocation"),
         pytest.param(a_claim("c", a_result("card-0", 4, pool="b")), "c", "this node serves 'node-1'", id="other node"),
         pytest.param(a_claim("c", a_result("card-2", 4)), "c", "not on this node any more", id="unknown card"),
-        pytest.param(a_claim("c", whole_result("card-0", 4)), "c", "leave the amount out", id="part of a whole card"),
+        pytest.param(a_claim("c", whole_result("card-0", 4)), "c", "leave an amount out", id="part of a whole card"),
         pytest.param(a_claim("c", a_result("card-0", 17)), "c", "16 of 16 units free", id="more than the card"),
         pytest.param(a_claim("c", *[a_result("card-0", 10)] * 2), "c", "holds 20 units", id="one card twice"),
         pytest.param(

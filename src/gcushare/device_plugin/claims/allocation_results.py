@@ -99,8 +99,8 @@ def check_room(
             raise Refused(f"card {grant.index} is not on this node any more; its cards are {known}")
         if grant.whole and grant.units < card.total:
             raise Refused(
-                f"the claim asks for a whole card and for {counted(grant.units, 'unit')} of it: card {grant.index} has "
-                f"{card.total}; leave the amount out, or use the class of memory shares"
+                f"the claim holds a card whole and {counted(grant.units, 'unit')} of it: card {grant.index} has "
+                f"{card.total}; leave an amount out, use the class of memory shares, or allocate it again"
             )
         holders = [
             names[uid]

@@ -96,7 +96,9 @@ class ClaimChecks:
             logger.warning("which containers have which claims is not known %s", fields(reason=error))
             return
         seen = {key for keys in shown.values() for key in keys}
-        unseen = {uid for uid, claim in before.items() if claim.key not in seen}
+        # The kubelet never has two claims of one name.
+        asked = self.prepared.asked
+        unseen = {uid for uid, each in before.items() if each.key not in seen or asked.get(each.key, uid) != uid}
         self._unseen_since = {uid: self._unseen_since.get(uid, self.clock()) for uid in unseen}
         self._orphan_since = {uid: since_s for uid, since_s in self._orphan_since.items() if uid in unseen}
 

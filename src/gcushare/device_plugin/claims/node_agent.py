@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from msgspec import structs
 
 from gcushare.cards.health import CardsSnapshot
 from gcushare.core.cards import SERVES_CLAIMS, Card, Inventory
@@ -171,7 +173,11 @@ class ClaimsAgent:
             return
         held = self.prepared.assignments(self.inventory)
         self.order = order_cards(self.inventory, held, self.settings.card_policy)
-        self.publisher.publish(self.plan.build(self.inventory, () if is_taken else self.order), self._node.metadata.uid)
+        # What a card that a claim holds whole has more since then is offered to no other claim.
+        whole = {grant.index: grant.units for each in held for grant in each.grants if grant.whole}
+        cards = tuple(structs.replace(c, units=min(c.units, whole.get(c.index, c.units))) for c in self.inventory.cards)
+        offered = replace(self.inventory, cards=cards)
+        self.publisher.publish(self.plan.build(offered, () if is_taken else self.order), self._node.metadata.uid)
         if not is_taken:
             # Before, the plugin's own inventory says in which unit its pods hold memory.
             self.writer.publish(self.inventory)

@@ -54,6 +54,8 @@ class PreparedClaims:
 
     def __post_init__(self) -> None:
         self.claims: Mapping[str, PreparedClaim] = {}
+        self.asked: dict[str, str] = {}
+        """By namespace and name, the uid of the claim that the kubelet asked for last and has not ended."""
         self.on_change: Callable[[], None] = lambda: None
 
     def load(self) -> None:

@@ -98,6 +98,7 @@ class ClaimsService:
         async def unprepare(claim: pb.Claim) -> None:
             async with self._turn_of(claim.uid):
                 self.prepared.unprepare(claim.uid)
+                self.prepared.asked.pop(_key(claim), None)
 
         for claim in read_message(pb.NodeUnprepareResourcesRequest, request).claims:
             _, error = await self._answer(services.NODE_UNPREPARE_RESOURCES, claim, unprepare)
@@ -131,6 +132,7 @@ class ClaimsService:
         One that is prepared needs neither the API server nor the cards. If the API server has another allocation of it
         on this node, it was given to another pod, and the call that ends the first use never came.
         """
+        self.prepared.asked[_key(claim)] = claim.uid
         async with self._turn_of(claim.uid):
             is_done = self.prepared.is_complete(claim.uid)
             if refusal and not is_done:

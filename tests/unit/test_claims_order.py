@@ -27,7 +27,7 @@ from gcushare.scheduler_extender.claims.node_order import (
 )
 from gcushare.vendors import ALIYUN
 from gcushare.wire.contracts import CLAIMS_ORDER_LABEL
-from gcushare.wire.objects import Node
+from gcushare.wire.objects import Node, NodeSpec, ObjectMeta
 from tests.builders import cards
 from tests.cluster_streams import STREAMS, Event, Server, Step, feed
 from tests.extender_objects import a_node, state_of
@@ -121,6 +121,9 @@ def test_nodes_of_resources_and_nodes_that_are_gone_have_no_part_in_the_order() 
     state = state_of(claims_node("a", 16), a_node("b", 16), claims_node("c", 16))
     state.node_applied(a_node("c", 16, modes=(SERVES_MEMORY,)))
     assert set(read_fill([state.ledger], {})) == {"a"}
+    order = order_of()
+    order.node_applied(Node(metadata=ObjectMeta(name="a"), spec=NodeSpec(unschedulable=True)))
+    assert applied(read_fill([state.ledger], {"a": 4}, order.cordoned)) == {"a": 0}, "no pod can open it"
     state.node_deleted("a")
     assert read_fill([state.ledger], {}) == {}
 

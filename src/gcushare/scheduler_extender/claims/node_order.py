@@ -11,7 +11,7 @@ are opened one after the other, and not all at once while the labels of nodes in
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -40,14 +40,16 @@ class NodeFill:
     level: int = 0
 
 
-def read_fill(ledgers: Iterable[Ledger], levels: Mapping[str, int]) -> dict[str, NodeFill]:
-    """The nodes that serve claims, by name, with the cards of every vendor that they have."""
+def read_fill(
+    ledgers: Iterable[Ledger], levels: Mapping[str, int], closed: Collection[str] = ()
+) -> dict[str, NodeFill]:
+    """The nodes that serve claims, by name, with the cards of every vendor that they have; none of those ``closed``."""
     found: dict[str, NodeFill] = {}
     for ledger in ledgers:
         for name, node in ledger.nodes.items():
             if node.known and node.serves_claims:
                 other = found.get(name, NodeFill(0, 0))
-                step = 0 if node.unit is None else unit_bytes(node.unit)
+                step = 0 if node.unit is None or name in closed else unit_bytes(node.unit)
                 used = other.used + min(node.used, node.total) * step
                 found[name] = NodeFill(other.size + node.total * step, used, levels.get(name, 0))
     return found
@@ -104,6 +106,7 @@ class OrderWriter:
         self.wake = self._writer.changed.set
         self.levels: dict[str, int] = {}
         """The level of each node's label, as the watch has it, by name of the node."""
+        self.cordoned = set[str]()
         for ledger in self._ledgers:
             ledger.listen(lambda _node: self.wake())
 
@@ -111,20 +114,25 @@ class OrderWriter:
         """Read the label of a node."""
         name, text = node.metadata.name, node.metadata.labels.get(CLAIMS_ORDER_LABEL, "")
         is_level = len(text) == 1 and text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL
-        level = int(text) if is_level else 0
-        if self._writer.node_applied(node) or self.levels.get(name, 0) != level:
+        level, is_closed = int(text) if is_level else 0, node.spec.unschedulable
+        is_changed = self.levels.get(name, 0) != level or is_closed != (name in self.cordoned)
+        (self.cordoned.add if is_closed else self.cordoned.discard)(name)
+        if self._writer.node_applied(node) or is_changed:
             self.levels[name] = level
             self.wake()
 
     def node_deleted(self, name: str) -> None:
         """Forget a node that is gone."""
         self._writer.node_deleted(name)
+        self.cordoned.discard(name)
         if self.levels.pop(name, None) is not None:
             self.wake()
 
     def plan(self) -> dict[str, int]:
         """The levels to write now."""
-        return plan_levels(read_fill(self._ledgers, self.levels))
+        found = read_fill(self._ledgers, self.levels, self.cordoned)
+        moved_back = {name: NodeFill(0, 0, level) for name, level in self.levels.items() if name not in found}
+        return plan_levels(found | moved_back)
 
     async def run(self, complete: Callable[[], Awaitable[object]]) -> None:
         """Write until cancelled. ``complete`` waits until nodes and claims are read."""

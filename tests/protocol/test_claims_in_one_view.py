@@ -269,6 +269,9 @@ async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: P
                 assert f"holds       5 GB, which it shares with default/{other}" in explained[name].out, explained[name]
                 assert "claim       allocated by kube-scheduler and prepared by the node" in explained[name].out
                 assert "beside      no one" in explained[name].out
+        found.put(naming_pod("third", "claim-of-first"))
+        third = await found.call("explain", "third")
+        assert "its claim claim-of-first is allocated: card-0 of serves-claims" in third.out
         served = await replica.ask("explain/default/second")
         assert (served["state"], served["cards"], served["units"]) == ("bound", [0], 5)
         assert served["summary"] == "bound to serves-claims: card 0, 5 units, shared with default/first"

@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS
+from gcushare.core.units import GIB
 from gcushare.scheduler_extender.state.scheduling_request import SchedulingRequest
 from gcushare.vendors import ENFLAME
 from gcushare.wire.dra.claims import ClaimSpec, ConsumerReference, ResourceClaim, asked_of_claim
 from gcushare.wire.objects import PodResourceClaim
-from tests.extender_objects import Document, a_node, a_pod, as_pod, as_whole, pod_document, state_of
+from tests.builders import cards
+from tests.extender_objects import Document, a_node, a_pod, as_pod, as_whole, inventory_text, pod_document, state_of
 from tests.unit.claims_driver_values import a_claim, a_result
 from tests.unit.extender_cluster import Cluster
 from tests.unit.extender_desk import Caller
@@ -172,6 +174,12 @@ def test_a_pod_that_names_a_claim_of_its_author_waits_like_one_of_the_policy(cla
     touched = msgspec.structs.replace(claim.metadata, resource_version="9")
     state.claim_applied(msgspec.structs.replace(claim, metadata=touched))
     assert state.claiming[pod.metadata.uid] is waiting, "pods are read again only if the claim says something else"
+    in_mib = inventory_text(cards(16 << 10), modes=CLAIMS, unit="MiB")
+    state.node_applied(a_node("n", 16, modes=CLAIMS, annotations={ENFLAME.inventory_annotation: in_mib}))
+    assert [each.cards.units for each in state.claiming.values() if isinstance(each, SchedulingRequest)] == [4 << 10]
+    allocated = a_claim("uid-other", a_result("card-0", 4, pool="n"))
+    state.claim_applied(msgspec.structs.replace(claim, status=allocated.status))
+    assert not state.claiming, "it waits for no card any more"
     state.claim_deleted("uid-mine")
     assert (state.claiming, state.names.find("default", "p")) == ({}, [])
     state.claim_applied(own_claim("mine", {}, klass=ENFLAME.claims.whole_class))
@@ -188,7 +196,7 @@ def test_a_pod_that_names_a_claim_of_its_author_waits_like_one_of_the_policy(cla
     ("amounts", "klass", "expected"),
     [
         ({"memory": "4Gi"}, ENFLAME.claims.memory_class, (4, 1, False)),
-        ({f"{ENFLAME.claims.driver}/memory": "3Gi"}, ENFLAME.claims.memory_class, (3, 1, False)),
+        ({"memory": "500m"}, ENFLAME.claims.memory_class, (1, 1, False)),
         ({"memory": "4.5Gi"}, ENFLAME.claims.memory_class, (5, 1, False)),
         ({}, ENFLAME.claims.memory_class, (0, 1, True)),
         ({"memory": "a lot"}, ENFLAME.claims.memory_class, (0, 1, True)),
@@ -207,9 +215,11 @@ def test_what_a_claim_of_an_author_asks_for(
     of_memory = {**other, "deviceClassName": ENFLAME.claims.memory_class}
     assert asked({"firstAvailable": [of_memory, other]}) == (99, 1, False)
     assert asked({"exactly": {**exactly, "adminAccess": True}}) is None
+    both = [{"exactly": {**of_memory, "capacity": {"requests": {"memory": amount}}}} for amount in ("12Gi", "4Gi")]
+    assert asked(*both) == (12, 1, False), "they may be of one card"
 
 
-def asked(request: dict[str, Any]) -> tuple[int, int, bool] | None:
-    spec = msgspec.convert({"devices": {"requests": [{"name": "gcu", **request}]}}, ClaimSpec)
+def asked(*requests: dict[str, Any]) -> tuple[int, int, bool] | None:
+    spec = msgspec.convert({"devices": {"requests": [{"name": "gcu", **each} for each in requests]}}, ClaimSpec)
     found = asked_of_claim(spec, ENFLAME)
-    return None if found is None else (found.units, found.cards, found.is_whole)
+    return None if found is None else (-(-found.memory_bytes // GIB), found.cards, found.is_whole)

@@ -133,7 +133,12 @@ class ClusterView:
         else:
             self.ledger.set_node(name, found.cards, found.unit, found.offered, found.unrecorded)
         self._count_claims(self.claims.on_node(name))
-        return found.modes if found is not None else ()
+        if found is None:
+            return ()
+        if SERVES_CLAIMS in found.modes and found.unit not in (None, self.claims.unit):
+            self.claims.unit = found.unit
+            self._update_pods(self.claims.noted)
+        return found.modes
 
     def node_deleted(self, name: str) -> None:
         """Remove a node that is gone. What its pods hold stays counted until they are gone too."""

@@ -30,6 +30,7 @@ from gcushare.core.explain.explanation import MAX_EXAMPLES
 from gcushare.core.explain.verdicts import Verdict
 from gcushare.core.other_resources import Shortage, find_shortages
 from gcushare.core.requests import PodRequest
+from gcushare.core.units import parse_memory_unit
 from gcushare.kube import resources
 from gcushare.kube.client import KubeClient
 from gcushare.vendors.vendor import Vendor
@@ -151,7 +152,14 @@ async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodReques
     specs = []
     for name in sorted(named_claims(pod)):
         with contextlib.suppress(NotFoundError):
-            specs.append((await client.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)).spec)
+            claim = await client.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)
+            if not pod.is_bound and (results := claim.results_of(vendor.claims.driver)):
+                where = ", ".join(f"{each.device} of {each.pool}" for each in results)
+                raise Refused(
+                    f"its claim {name} is allocated: {where}. kube-scheduler places the pod there alone, and the pod's "
+                    "events say what it waits for"
+                )
+            specs.append(claim.spec)
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_template_name and entry.name not in made:
             with contextlib.suppress(NotFoundError):
@@ -159,7 +167,7 @@ async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodReques
                 specs.append(
                     (await client.get(resources.RESOURCE_CLAIM_TEMPLATES, name, namespace=namespace)).spec.spec
                 )
-    return add_up_asked(asked_of_claim(each, vendor) for each in specs)
+    return add_up_asked((asked_of_claim(each, vendor) for each in specs), parse_memory_unit(vendor.default_unit))
 
 
 async def _explain_unbound(
@@ -256,6 +264,7 @@ async def _describe_claim(reader: Reader, snapshot: ClusterSnapshot, pod: Pod) -
 
 def _explain_waiting(snapshot: ClusterSnapshot, pod: Pod, wanted: PodRequest, *, is_claim: bool) -> ExplainDocument:
     """Ask the core over the whole snapshot, as the extender does over its own."""
+    wanted = (snapshot.claims.request_of(pod) if is_claim else None) or wanted
     asking, request = pod_ref(pod), wanted.cards
     preempts = pod.spec.preemption_policy != "Never"
     question = Question(request, asking.priority, pod.spec.node_rules, by_claim=is_claim, preempts=preempts)

@@ -92,6 +92,8 @@ class ClaimHolders:
     def __init__(self, vendor: Vendor, find_node: Callable[[str], NodeState | None]) -> None:
         self._vendor = vendor
         self._find_node = find_node
+        self.unit = parse_memory_unit(vendor.default_unit)
+        """The unit of the nodes that serve claims."""
         self._claims: dict[str, ClaimHolding] = {}
         self._claims_of: defaultdict[str, dict[str, ClaimHolding]] = defaultdict(dict)
         self._shared_by: defaultdict[str, dict[str, ClaimHolding]] = defaultdict(dict)
@@ -179,16 +181,26 @@ class ClaimHolders:
         """The uids of the pods that were noted."""
         return self._named_by.keys()
 
+    @property
+    def noted(self) -> list[Pod]:
+        """The newest states of the pods that were noted."""
+        return list({uid: pod for pods in self._naming.values() for uid, pod in pods.items()}.values())
+
     def pods_naming(self, uid: str) -> list[Pod]:
         """The pods that were noted and name this claim; none for a claim that has nothing of ours."""
         return list(self._naming.get(self._key_of.get(uid, ("", "")), {}).values())
 
     def request_of(self, pod: Pod) -> PodRequest | None:
-        """What a pod asks for by claims, by a template of ours or its author's own; None for nothing of ours."""
+        """What a pod asks for by claims, by a template of ours or its author's own; None for nothing of ours.
+
+        Of a pod without a node, claims that are allocated are left out: it can run only there, and needs no card for
+        them.
+        """
         if (claimed := claimed_request(pod, self._vendor)) is not None:
             return claimed
         keys = ((pod.metadata.namespace, name) for name in named_claims(pod))
-        return add_up_asked(self._asking[key][1] for key in keys if key in self._asking)
+        asking = (self._asking[key] for key in keys if key in self._asking)
+        return add_up_asked((asked for uid, asked in asking if pod.is_bound or uid not in self._claims), self.unit)
 
     def holds(self, uid: str) -> bool:
         """Whether claims count under this uid."""

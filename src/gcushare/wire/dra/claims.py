@@ -6,17 +6,18 @@ that another program created differs from the wanted one.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import field
 
 from gcushare.core.assignments import CardGrant
 from gcushare.core.errors import RemoteContractError
-from gcushare.core.quantities import parse_count
+from gcushare.core.quantities import parse_count, parse_quantity
 from gcushare.core.requests import CardRequest, ContainerKind, ContainerRequest, PodRequest
-from gcushare.core.units import MemoryUnit, parse_memory_unit
+from gcushare.core.units import MemoryUnit
 from gcushare.vendors.vendor import Vendor
 from gcushare.wire.annotations import CLAIMED_UNITS
 from gcushare.wire.dra.claim_names import ClaimSize, claimed_units, parse_template_name, unit_bytes
@@ -47,7 +48,7 @@ class AllocationResult(KubeObject, frozen=True):
 
     def consumed_memory(self) -> str | None:
         """The memory that this result takes of the device, as a quantity; None if it names none."""
-        return self.consumed_capacity.get(MEMORY) or self.consumed_capacity.get(f"{self.driver}/{MEMORY}")
+        return self.consumed_capacity.get(MEMORY)
 
 
 class DeviceAllocation(KubeObject, frozen=True):
@@ -201,49 +202,53 @@ def named_claims(pod: Pod) -> frozenset[str]:
 
 
 class AskedOfClaim(NamedTuple):
-    """What one claim asks for of a vendor's cards, in its usual unit; ``units`` are those of all cards together."""
+    """What claims ask for of a vendor's cards: so many bytes on each of so many cards, or these cards whole."""
 
-    cards: int
-    units: int
     is_whole: bool
+    memory_bytes: int
+    cards: int
 
 
 def asked_of_claim(spec: ClaimSpec, vendor: Vendor) -> AskedOfClaim | None:
     """What a claim asks for of a vendor's classes; None if that is nothing.
 
-    Several requests are one sum. Without an amount that can be read a request counts as whole cards. Of alternatives
-    the one that asks for least counts; an administrator's look at a device asks for nothing.
+    Without an amount that can be read a request counts as whole cards. Of alternatives the one that asks for least
+    counts; an administrator's look at a device asks for nothing.
     """
-    names, unit = vendor.claims, parse_memory_unit(vendor.default_unit)
+    names = vendor.claims
 
-    def read(request: ExactRequest) -> tuple[bool, int, int]:
-        amounts = request.capacity.requests
-        amount = amounts.get(MEMORY) or amounts.get(f"{names.driver}/{MEMORY}")
+    def read(request: ExactRequest) -> AskedOfClaim:
         try:
-            units = request.count * claimed_units(parse_count(amount), unit)
+            memory_bytes = parse_count(str(math.ceil(parse_quantity(request.capacity.requests.get(MEMORY)))))
         except RemoteContractError:
-            return True, 0, request.count
-        return request.device_class_name == names.whole_class, units, request.count
+            return AskedOfClaim(True, 0, request.count)
+        return AskedOfClaim(request.device_class_name == names.whole_class, memory_bytes, request.count)
 
-    cards = units = 0
-    is_whole = False
+    found = []
     for request in spec.devices.requests:
         alternatives = request.first_available or (request.exactly,)
         ours = [one for one in alternatives if one.device_class_name in (names.memory_class, names.whole_class)]
         if ours and not request.exactly.admin_access:
-            takes_all, amount, count = min(map(read, ours))
-            is_whole, units, cards = is_whole or takes_all, units + amount, cards + count
-    return AskedOfClaim(cards, units, is_whole) if cards else None
+            found.append(min(map(read, ours), key=lambda each: (each[0], each[1] * each[2], each[2])))
+    return _together(found)
 
 
-def add_up_asked(found: Iterable[AskedOfClaim | None]) -> PodRequest | None:
+def _together(found: Sequence[AskedOfClaim]) -> AskedOfClaim | None:
+    """What requests ask for together. Shares may be of one card or of several, so only the largest is sure."""
+    if len(found) < 2:
+        return found[0] if found else None
+    if any(each.is_whole for each in found):
+        return AskedOfClaim(True, 0, sum(each.cards for each in found))
+    return AskedOfClaim(False, max(each.memory_bytes for each in found), 1)
+
+
+def add_up_asked(found: Iterable[AskedOfClaim | None], unit: MemoryUnit) -> PodRequest | None:
     """The request of a pod with claims that ask for this; None if none of them asks for anything."""
-    asked = [each for each in found if each is not None]
-    if not asked:
+    asked = _together([each for each in found if each is not None])
+    if asked is None:
         return None
-    cards, units = sum(each.cards for each in asked), sum(each.units for each in asked)
-    is_whole = any(each.is_whole for each in asked)
-    return PodRequest((), CardRequest(0, cards, whole=True) if is_whole else CardRequest(-(-units // cards), cards))
+    units = 0 if asked.is_whole else claimed_units(asked.memory_bytes, unit)
+    return PodRequest((), CardRequest(units, asked.cards, whole=asked.is_whole))
 
 
 def problem_of_both_ways(pod: Pod, vendor: Vendor) -> str:

@@ -99,6 +99,8 @@ async def test_a_long_message_is_cut_between_characters() -> None:
         for before in ("x", "xx"):
             await here.record(before + "é" * MAX_MESSAGE_BYTES, corrects=True)
             assert len(here.server.shown[0][1].encode()) in (MAX_MESSAGE_BYTES - 1, MAX_MESSAGE_BYTES)
+        await here.record("x" * MAX_MESSAGE_BYTES, corrects=True)
+        assert here.server.shown[0][1] == "x" * MAX_MESSAGE_BYTES
 
 
 async def test_repeats_within_a_minute_are_counted_in_the_next_post() -> None:

@@ -7,7 +7,7 @@ state_map=gcushare-config-manager
 # Print "NODE STATE REASON..." for every node that has reported and still exists. Reports of removed nodes stay in the map.
 scheduler_reports() {
     local nodes
-    nodes=$(kubectl get nodes -o name | tr '\n' ' ') || return 0
+    nodes=$(kubectl get nodes -o name | tr '\n' ' ') || return
     # shellcheck disable=SC2016 # the template's own variables
     kubectl get configmap "$state_map" --namespace "$namespace" \
         -o go-template='{{range $key, $value := .data}}{{$key}} {{$value}}{{"\n"}}{{end}}' 2>/dev/null |
@@ -29,15 +29,16 @@ count_managers() {
 }
 
 # wait_for_schedulers STATE: wait until every managed node reports STATE, and print failures meanwhile. Returns 1 if that
-# takes longer than --timeout, 2 if no node is managed, or none to undo has reported. "applied" may be a report from before an upgrade, so the pods must
-# be of this version and ready too: a pod is ready when its node's scheduler is configured.
+# takes longer than --timeout, 2 if no node is managed; of "recovered" if none has reported: its scheduler was not
+# changed. "applied" may be a report from before an upgrade, so the pods must be of this version and ready too: a pod is
+# ready when its node's scheduler is configured.
 wait_for_schedulers() {
     local wanted=$1 deadline=$((SECONDS + $(seconds_of "$timeout"))) reports there expected updated ready printed=
     while :; do
-        reports=$(scheduler_reports)
         count_managers
-        # A node that has reported nothing was not changed.
-        [ "$wanted" = applied ] || expected=$(printf '%s' "$reports" | grep -c . || true)
+        if reports=$(scheduler_reports) && [ "$wanted" != applied ]; then
+            expected=$(printf '%s' "$reports" | grep -c . || true)
+        fi
         there=$(printf '%s\n' "$reports" | awk -v state="$wanted" '$2 == state' | grep -c . || true)
         if [ -n "$expected" ] && [ "$there" -ge "$expected" ] && ! printf '%s\n' "$reports" | grep -Eq ' (failed|changing) '; then
             [ "$expected" -gt 0 ] || return 2

@@ -13,10 +13,10 @@ from urllib.request import Request, urlopen
 
 HUB = os.environ.get("HUB", "http://localhost:8081/hub/api")
 IDLE = timedelta(hours=1)
-# Pods that hold card memory and whose use was measured, and below 1 % of a card, in the last hour.
+# Pods whose use of a card was measured an hour ago already, and was below 1 % since.
 QUERY = (
     "max by (pod_namespace, pod_name) (max_over_time(gcushare_pod_utilization_percent[1h])) < 1"
-    " and on (pod_namespace, pod_name) gcushare_pod_granted_bytes offset 1h"
+    " and on (pod_namespace, pod_name) gcushare_pod_utilization_percent offset 1h"
 )
 
 

@@ -49,7 +49,7 @@ class config:
     def LogicalDeviceConfiguration(memory_limit): return memory_limit
     def set_logical_device_configuration(device, found): calls.append((device, found))
     class experimental:
-        def set_memory_growth(device, on): raise ValueError("virtual devices configured")
+        def set_memory_growth(device, enable): raise ValueError("virtual devices configured")
 """
 
 
@@ -99,7 +99,7 @@ def test_code_that_only_asks_where_a_framework_is_leaves_it_limited(frameworks: 
 @pytest.mark.slow
 def test_tensorflow_gets_one_device_of_the_granted_size_unless_its_author_made_some(frameworks: Path) -> None:
     program = "import gcushare_limits, tensorflow\nprint(json.dumps(tensorflow.calls))"
-    program += "\ntensorflow.config.experimental.set_memory_growth('gpu0', True)"
+    program += "\ntensorflow.config.experimental.set_memory_growth('gpu0', enable=True)"
     assert answer(frameworks, program) == [["gpu0", [4096]]]
     before = "import tensorflow\ntensorflow.config.configured['gpu0'] = [1]\nimport gcushare_limits"
     assert answer(frameworks, f"{before}\nprint(json.dumps(tensorflow.calls))") == []

@@ -65,7 +65,7 @@ def limit_tensorflow(tensorflow: Any, grant: Grant) -> None:
             limited = tensorflow.config.LogicalDeviceConfiguration(memory_limit=max(1, grant.bytes_per_card >> 20))
             tensorflow.config.set_logical_device_configuration(device, [limited])
             # TensorFlow refuses memory growth on such a device, and its authors advise to set it.
-            tensorflow.config.experimental.set_memory_growth = lambda *_: None
+            tensorflow.config.experimental.set_memory_growth = lambda *_, **__: None
 
 
 _CONFIGURED: dict[str, Configure] = {"torch": limit_torch, "tensorflow": limit_tensorflow}

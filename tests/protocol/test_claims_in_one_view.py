@@ -271,7 +271,7 @@ async def test_a_claim_that_two_pods_share_counts_once_in_every_view(tmp_path: P
                 assert "beside      no one" in explained[name].out
         found.put(naming_pod("third", "claim-of-first"))
         third = await found.call("explain", "third")
-        assert "its claim claim-of-first is allocated: card-0 of serves-claims" in third.out
+        assert "error: its claim claim-of-first is allocated: card-0 of serves-claims" in third.err
         served = await replica.ask("explain/default/second")
         assert (served["state"], served["cards"], served["units"]) == ("bound", [0], 5)
         assert served["summary"] == "bound to serves-claims: card 0, 5 units, shared with default/first"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from gcushare.cluster.explaining import Question
+from gcushare.core.cards import BOTH_MODES, SERVES_CLAIMS, SERVES_MEMORY
 from gcushare.core.explain.explanation import Explanation
 from gcushare.scheduler_extender.explain.failed_scheduling_events import (
     BURST_TOKENS,
@@ -43,9 +45,9 @@ class Bench:
         self.explains = ExplainService(state)
         self.reporter = FailedSchedulingReporter(self.explains, self.noted, clock=self.time.clock())
 
-    def refuse(self, name: str, units: int) -> None:
+    def refuse(self, name: str, units: int = 4, **options: Any) -> None:
         """Let filter refuse a pod that the watch has brought."""
-        pod = a_pod(name, units)
+        pod = a_pod(name, units, **options)
         self.state.pod_applied(pod)
         self.reporter.on_refused(request_of(pod))
 
@@ -116,19 +118,25 @@ async def test_a_pod_that_waits_no_more_when_it_is_its_turn_is_not_reported(
     assert [name for name, _, _ in bench.noted.events] == ["b"]
 
 
-async def test_a_pod_that_fits_after_its_nominated_node_was_asked_about_alone_is_not_reported() -> None:
-    state = small_state()
-    state.node_applied(a_node("node-2", 16))
+@pytest.mark.parametrize("mode", [SERVES_MEMORY, SERVES_CLAIMS])
+async def test_a_pod_that_fits_after_its_nominated_node_was_asked_about_alone_is_not_reported(mode: str) -> None:
+    state = state_of(a_node("node-1", 16, modes=BOTH_MODES), a_node("node-2", 16, modes=(mode,)))
+    state.pod_applied(a_pod("x", 10, node="node-1", record=on_card(0, 10)))
+    asks: dict[str, Any] = {"units": 12} if mode == SERVES_MEMORY else {"whole": 1}
     bench = Bench(state)
     async with running(bench.reporter.run(), "reporter"):
-        bench.refuse("a", 12)
-        assert answer_of(state, pod_document("a", 12), "node-1")["NodeNames"] == []
-        assert answer_of(state, pod_document("a", 12), "node-1", "node-2")["NodeNames"] == ["node-2"]
+        bench.refuse("a", **asks)
+        assert answer_of(state, pod_document("a", **asks), "node-1")["NodeNames"] == []
+        assert answer_of(state, pod_document("a", **asks), "node-1", "node-2")["NodeNames"] == ["node-2"]
         bench.refuse("b", 20)
         await bench.time.pass_(SETTLE_S)
         await bench.heard()
+        assert [name for name, _, _ in bench.noted.events] == ["b"]
+        state.pod_applied(a_pod("y", 10, node="node-2", record=on_card(0, 10)))
+        bench.refuse("a", 12)
+        await bench.heard()
 
-    assert [name for name, _, _ in bench.noted.events] == ["b"]
+    assert [name for name, _, _ in bench.noted.events] == ["b", "a"], "it was not reported before"
 
 
 async def test_what_was_said_of_a_node_whose_cards_were_not_known_is_corrected_once_they_are() -> None:

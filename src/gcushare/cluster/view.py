@@ -136,6 +136,8 @@ class ClusterView:
         if found is None:
             return ()
         if SERVES_CLAIMS in found.modes and found.unit not in (None, self.claims.unit):
+            if any(node.serves_claims and node.unit == self.claims.unit for node in self.ledger.nodes.values()):
+                return found.modes  # Where such nodes differ, the unit stays that of the first.
             self.claims.unit = found.unit
             self._update_pods(self.claims.noted)
         return found.modes

@@ -88,7 +88,7 @@ def _units(vendor: str, cluster: ClusterTotals) -> Iterator[Metric]:
         ("cards_unusable", "unusable", "Cards that take no new pods: sick or cordoned."),
         ("units_total", "total", "Memory units of all cards."),
         ("units_granted", "granted", "Units that pods hold."),
-        ("units_free", "free", "Units that new pods may be given, on nodes that take none now too."),
+        ("units_free", "free", "Units that new pods may be given, also on nodes that take no pods now."),
         ("largest_request_units", "largest_free", "The largest request of one card that fits now."),
         ("pods_holding", "pods", "Pods bound to nodes with cards."),
         ("units_unrecorded", "unrecorded", "Units that pods hold without a record of it, as their nodes report them."),

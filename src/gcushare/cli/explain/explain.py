@@ -88,7 +88,7 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
 
     Raises:
         NotFoundError: there is no such pod.
-        Refused: it asks for no card of this vendor, or has whole cards without our record.
+        Refused: it asks for no card of this vendor or has it by a claim already, or has whole cards without our record.
         GcushareError: neither the API server nor the extender answers.
     """
     namespace, name = pod
@@ -96,8 +96,8 @@ async def explain_pod(reader: Reader, vendor: Vendor, figures: SourceFlags, pod:
         found = await reader.client.get(resources.PODS, name, namespace=namespace)
     except NotFoundError as error:
         raise NotFoundError(f"there is no pod {name!r} in namespace {namespace!r}") from error
+    claimed = claimed_request(found, vendor) or await _read_claims_of(reader, vendor, found)
     try:
-        claimed = claimed_request(found, vendor) or await _read_claims_of(reader, vendor, found)
         if claimed is not None and not found.is_bound and (problem := problem_of_both_ways(found, vendor)):
             raise Refused(problem)
         request = claimed or current_request(found, vendor)
@@ -146,14 +146,18 @@ async def _find_misjudged(reader: Reader, vendor: Vendor) -> tuple[Finding, ...]
 
 
 async def _read_claims_of(reader: Reader, vendor: Vendor, pod: Pod) -> PodRequest | None:
-    """Read what a pod asks for by claims and templates of its author."""
+    """Read what a pod asks for by claims and templates of its author.
+
+    Raises:
+        Refused: one of them is allocated, and the pod has no node yet.
+    """
     client, namespace = reader.client, pod.metadata.namespace
     made = {each.name for each in pod.status.resource_claim_statuses}
     specs = []
     for name in sorted(named_claims(pod)):
         with contextlib.suppress(NotFoundError):
             claim = await client.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)
-            if not pod.is_bound and (results := claim.results_of(vendor.claims.driver)):
+            if not (pod.is_bound or pod.is_being_deleted) and (results := claim.results_of(vendor.claims.driver)):
                 where = ", ".join(f"{each.device} of {each.pool}" for each in results)
                 raise Refused(
                     f"its claim {name} is allocated: {where}. kube-scheduler places the pod there alone, and the pod's "

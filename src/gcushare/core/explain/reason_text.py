@@ -147,7 +147,7 @@ def describe_help(explanation: Explanation) -> str:
         if remedy.by_claim:
             parts[-1] += " (kube-scheduler ends no pod for a claim)"
         elif not remedy.is_preemption:
-            parts[-1] += " (kube-scheduler does not end them by itself, by priority or the pod's preemptionPolicy)"
+            parts[-1] += " (kube-scheduler does not end them by itself, for their priority or its preemptionPolicy)"
     elif explanation.weighed:
         parts.append("only pods of higher priority are in the way")
     if explanation.weighed < explanation.after_preemption:

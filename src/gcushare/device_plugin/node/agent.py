@@ -336,7 +336,7 @@ class NodeAgent:
             shared, whole = store.cards_in_use(whole=False) & indexes, store.cards_in_use(whole=True) & indexes
             sick = frozenset(card.index for card in inventory.cards if card.health is Health.UNHEALTHY)
             held = self._held.find_healthy(shown, inventory.units_by_card, cordoned | whole, sick)
-            # A pod that was deleted by force closes its card, whose id the kubelet has free again.
+            # What a pod that was deleted by force held is held no more: the kubelet has the id free again.
             held_whole = shown.cards(whole=True, without=store.ended) | (whole - store.gone.cards(whole=True))
             closed_whole = cordoned | shared
         is_changed = False

@@ -43,7 +43,7 @@ class NodeFill:
 def read_fill(
     ledgers: Iterable[Ledger], levels: Mapping[str, int], closed: Collection[str] = ()
 ) -> dict[str, NodeFill]:
-    """The nodes that serve claims, by name, with the cards of every vendor that they have; none of those ``closed``."""
+    """The nodes that serve claims, by name, with the cards of all vendors; a ``closed`` node has none."""
     found: dict[str, NodeFill] = {}
     for ledger in ledgers:
         for name, node in ledger.nodes.items():

@@ -40,7 +40,7 @@ BURST_TOKENS = 200
 
 _REPORTED_PER_TURN = 16
 SETTLE_S = 0.1
-"""kube-scheduler first asks about a node that the pod is nominated for alone, and then about all."""
+"""kube-scheduler first asks about one node alone, if a pod is nominated or one like it fitted there, then about all."""
 
 _INTERVAL_S = 60.0
 """A pod is reported at most once in so long."""
@@ -116,8 +116,9 @@ class FailedSchedulingReporter:
 
     async def _report_next(self) -> None:
         """Explain the pod that was queued first, and report it and all pods with the same question."""
-        await self._clock.sleep(SETTLE_S)
-        question = self._explains.question_of(next(iter(self._queue.values())))
+        first = next(iter(self._queue))
+        await self._clock.sleep(max(0.0, self._reported.get(first, 0.0) + SETTLE_S - self._clock.monotonic()))
+        question = self._explains.question_of(self._queue[first])
         cost = self._explains.cost_of(question)
         for _ in range(-(-cost // NODES_PER_TOKEN)):
             await self._bucket.take()
@@ -130,6 +131,8 @@ class FailedSchedulingReporter:
         corrected = self._corrected - self._queue.keys()
         self._corrected -= corrected
         if found.nodes_fit:
+            for request in pods:
+                self._reported.pop(request.pod.uid, None)
             return
         self._await_cards(found.awaited, pods)
         summary, turns = summarise(found), CooperativeYield(_REPORTED_PER_TURN)

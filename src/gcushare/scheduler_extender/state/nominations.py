@@ -151,6 +151,7 @@ class Nominations:
 
     def forget(self, uid: str) -> None:
         """Drop a nominee that is bound or gone; repeatable."""
+        self._refused.pop(uid, None)
         if (known := self._nominees.pop(uid, None)) is not None:
             self.announce(known.node)
 

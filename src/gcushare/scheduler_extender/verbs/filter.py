@@ -121,6 +121,7 @@ class FilterService:
 
     def _send_without_cards(self, uid: str, asked: AskedNodes, named: list[str]) -> VerbAnswer:
         self._state.named_with_record.forget(uid)
+        self._state.refused_on.forget(uid)
         self._state.named_without_record.record(uid, frozenset(named))
         return self._answer(asked.encode_answer(named), "not_asking")
 

@@ -238,7 +238,7 @@ def _together(found: Sequence[AskedOfClaim]) -> AskedOfClaim | None:
     if len(found) < 2:
         return found[0] if found else None
     if any(each.is_whole for each in found):
-        return AskedOfClaim(True, 0, sum(each.cards for each in found))
+        return AskedOfClaim(True, 0, sum(each.cards for each in found if each.is_whole))
     return AskedOfClaim(False, max(each.memory_bytes for each in found), 1)
 
 

@@ -18,6 +18,7 @@ from gcushare.runtime.settings.serving import ServeSettings
 from gcushare_playground.apiserver import FailBefore, Fault
 from gcushare_playground.kubelet.dra import ClaimRef
 from tests.builders import card
+from tests.documents import guide
 from tests.extender_objects import node_document, pod_document
 from tests.fake_proc import FakeProc
 from tests.monitoring import (
@@ -161,6 +162,12 @@ def test_every_series_of_the_programs_is_on_a_dashboard_or_in_an_alert(served: S
     }
     whole = {name for name in served.labels if not name.endswith(("_created", "_sum", "_bucket"))}
     assert {name for name in whole if name.startswith("gcushare_")} - asked - details == set()
+
+
+def test_every_series_of_claims_is_in_the_api_reference(served: Served) -> None:
+    whole = {name for name in served.labels if not name.endswith(("_created", "_sum", "_bucket", "_count"))}
+    page = guide("api-reference.md").prose
+    assert [name for name in whole if name.startswith("gcushare_claims_") and f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize(

@@ -293,3 +293,21 @@ def test_the_system_has_no_program_of_ours_in_an_empty_folder(tmp_path: Path) ->
     own.mkdir(parents=True)
     (own / "mnt").symlink_to("mnt:[1]")
     assert find_programs(tmp_path) == []
+
+
+def test_signals_are_the_programs_until_its_loop_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own handler would interrupt what ends threads: a second Ctrl-C left a process that did not end."""
+    before, handlers = signal.getsignal(signal.SIGINT), list[object]()
+
+    class Loop(asyncio.SelectorEventLoop):
+        def close(self) -> None:
+            handlers.append(signal.getsignal(signal.SIGINT))
+            super().close()
+
+    async def ends(_shutdown: Shutdown) -> int:
+        return 3
+
+    monkeypatch.setattr(asyncio.events, "new_event_loop", Loop)
+    assert run(ends, use_uvloop=False) == 3
+    assert before not in handlers
+    assert signal.getsignal(signal.SIGINT) is before

@@ -55,6 +55,14 @@ def test_the_local_file_is_bounded_in_size_and_count(tmp_path: Path) -> None:
     assert all(0 < file.stat().st_size <= 1000 for file in files)
 
 
+def test_a_directory_is_relative_to_where_the_program_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lines(Path("logs"), "one")
+    assert [file.name for file in (tmp_path / "logs").iterdir()] == ["example.log"]
+
+
 def test_a_full_disk_is_reported_once_and_lines_go_on_to_stderr(tmp_path: Path) -> None:
     with small_files(1000):
         shown = write_lines(tmp_path, "x" * 2000, "two", "three")

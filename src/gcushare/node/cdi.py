@@ -59,7 +59,7 @@ def write_specification(path: Path, specification: Mapping[str, Any]) -> bool:
     content = msgspec.json.format(msgspec.json.encode(specification), indent=2)
     with (
         naming_what_failed(f"the CDI specification {path} cannot be written"),
-        open_directory(path.parent, make=True) as directory,
+        open_directory(path.absolute().parent, make=True) as directory,
     ):
         if directory.holds(path.name, content):
             return False

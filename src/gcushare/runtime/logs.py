@@ -49,7 +49,7 @@ def setup_logging(settings: LogSettings, program: str, *, stderr: TextIO | None 
     handlers: list[logging.Handler] = [logging.StreamHandler(stream)]
     problem: OSError | UnsafePathError | None = None
     if settings.log_dir is not None:
-        file = settings.log_dir / f"{program}.log"
+        file = settings.log_dir.absolute() / f"{program}.log"
         local = LocalLogFile(file, settings.log_file_size, settings.log_file_count, stream)
         handlers.append(local)
         try:

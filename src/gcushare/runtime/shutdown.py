@@ -154,10 +154,9 @@ def run(
             import uvloop
 
             loop_factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        shutdown = Shutdown()
-        with _two_stage_signals(runner.get_loop(), shutdown):
-            return runner.run(_run_bounded(main, shutdown, deadline_s))
+    runner, shutdown = asyncio.Runner(loop_factory=loop_factory), Shutdown()
+    with _two_stage_signals(runner.get_loop(), shutdown), runner:
+        return runner.run(_run_bounded(main, shutdown, deadline_s))
 
 
 async def _run_bounded(
@@ -206,7 +205,8 @@ def _two_stage_signals(loop: asyncio.AbstractEventLoop, shutdown: Shutdown) -> I
             os.write(2, f"second signal {name}: leaving at once\n".encode())
             os._exit(SIGNALLED + number)
         seen.append(name)
-        loop.call_soon_threadsafe(shutdown.request, f"signal {name}")
+        with suppress(RuntimeError):  # The loop is closed: the program has ended.
+            loop.call_soon_threadsafe(shutdown.request, f"signal {name}")
 
     previous = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
     try:

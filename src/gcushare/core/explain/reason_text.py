@@ -110,6 +110,8 @@ def describe_room(explanation: Explanation, classes: Sequence[NodeClass]) -> str
     if not any(each.cards_total for each in serving) and request.excludes_cards:
         return "no card is one that the pod allows"
     best = sorted((card for each in serving for card in each.best), key=best_first)[:MAX_BEST_CARDS]
+    if request.apart is not None and not best:
+        return ""  # What is free on cards that are closed to it is in no sum.
     free, total = sum(each.free for each in serving), sum(each.total for each in serving)
     if request.whole:
         free, total = sum(each.cards_free for each in serving), sum(each.cards_total for each in serving)

@@ -283,7 +283,7 @@ byId("panel-close").addEventListener("click", closePanel);
 document.addEventListener("keydown", (event) => {
   const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
   if (event.key === "Escape" && !byId("panel").hidden && !typing) closePanel();
-  else if (event.key === "Escape" && event.target === byId("search")) byId("map").focus();
+  else if (event.key === "Escape" && event.target === byId("search")) setTimeout(() => byId("map").focus()); // once the browser has emptied it
   else if (!typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
     if (event.key === "/") {
       event.preventDefault();

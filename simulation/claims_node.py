@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -231,9 +230,7 @@ class ClaimsNode(RestartingProgram):
         self, monitor: CardMonitor, prepared: PreparedClaims, writer: CardsPublisher, seen: Reflector[Node]
     ) -> None:
         """Learn which numbers are held, then list the cards, as the driver's program does."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FACTS_TIMEOUT_S):
-                await seen.synced.wait()
+        await prepared.wait_for_numbers(seen.synced, FACTS_TIMEOUT_S, lambda: None)
         monitor.hold(find_claimed_cards(prepared.given(), writer.former))
         await monitor.poll()
 

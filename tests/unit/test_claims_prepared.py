@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
@@ -277,3 +278,10 @@ def test_a_cdi_file_that_others_can_write_or_name_is_replaced(tmp_path: Path) ->
     path.chmod(0o666)
     prepared_claims(tmp_path).load()
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+async def test_the_node_is_waited_for_while_a_rebuilt_claim_does_not_say_which_card_it_has(tmp_path: Path) -> None:
+    held, is_read = prepared_claims(tmp_path), asyncio.Event()
+    held.rebuild([a_claim("c", a_result("card-0", 4))])
+    await held.wait_for_numbers(is_read, 0.0, is_read.set)
+    assert is_read.is_set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from pathlib import Path
@@ -263,9 +262,8 @@ class ClaimsApp(Way):
 
     async def _learn_numbers(self) -> None:
         """Have the cards of prepared claims, and those that were published, keep their numbers."""
-        with contextlib.suppress(TimeoutError):  # Without the Node the prepared claims alone say what they are.
-            async with asyncio.timeout(FACTS_TIMEOUT_S):
-                await self._node_watch.synced.wait()
+        beat = self._registration.pulse.beat
+        await self._prepared.wait_for_numbers(self._node_watch.synced, FACTS_TIMEOUT_S, beat)
         self._monitor.hold(find_claimed_cards(self._prepared.given(), self._writer.former))
 
     async def _load_or_rebuild(self) -> None:

@@ -6,6 +6,8 @@ the entry. So every prefix is safe: a file always has an entry, and an entry tha
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +102,19 @@ class PreparedClaims:
         self._save(claims)
         self._repair_files()
         return aside
+
+    async def wait_for_numbers(self, node_is_read: asyncio.Event, timeout_s: float, beat: Callable[[], None]) -> None:
+        """Wait for the Node, which says what number each card had, or for ``timeout_s``: then the claims alone say it.
+
+        Those that were rebuilt do not: as long as there is one, the wait goes on, with a ``beat`` each time.
+        """
+        while not node_is_read.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await node_is_read.wait()
+            if all(each.is_complete for each in self.claims.values()):
+                return
+            beat()
 
     def is_complete(self, uid: str) -> bool:
         """Whether a claim is prepared."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -88,11 +87,15 @@ class RequestMetrics:
         self.drifts = {vendor: drifts.labels(vendor) for vendor in vendors}
         """By vendor."""
         self._seconds = {(vendor, verb): seconds.labels(vendor, verb) for vendor in vendors for verb in VERB_NAMES}
-        for key, reason in product(self._seconds, REASONS):
-            self._results.labels(*key, "error", reason)
+        errors = ((*key, "error", reason) for key in self._seconds for reason in REASONS)
+        self._counters = {labels: self._results.labels(*labels) for labels in errors}
 
     def count(self, vendor: str, verb: str, result: str, taken_s: float | None, reason: str) -> None:
         """Count one answer and its time, if that is given. ``reason``: why it is a refusal or an error."""
         if taken_s is not None:
             self._seconds[vendor, verb].observe(taken_s)
-        self._results.labels(vendor, verb, result, reason).inc()
+        labels = (vendor, verb, result, reason)
+        counter = self._counters.get(labels)
+        if counter is None:
+            counter = self._counters[labels] = self._results.labels(*labels)
+        counter.inc()

@@ -133,11 +133,8 @@ class KubeClient:
         """
         if page_size and not_older_than not in (None, "0"):
             raise ValueError(f"page size {page_size} with version {not_older_than}: only that version would be read")
-        patience, size, at = (
-            _PATIENCE,
-            page_size or 0,
-            {} if not_older_than is None else {"resourceVersion": not_older_than},
-        )
+        patience, size = _PATIENCE, page_size or 0
+        at = {} if not_older_than is None else {"resourceVersion": not_older_than}
         while True:
             query = {**selector.query(), **({"limit": str(size)} if size else {}), **at}
             path = with_query(resource.path(namespace=selector.namespace), query)

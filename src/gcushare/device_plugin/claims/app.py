@@ -44,7 +44,7 @@ from gcushare.node.status import REGISTRATION_AGE_S
 from gcushare.runtime.health import Heartbeat
 from gcushare.runtime.shutdown import RootTasks
 from gcushare.wire.dra.checkpoint import PreparedClaim
-from gcushare.wire.dra.slices import RESOURCE_SLICE
+from gcushare.wire.dra.slices import RESOURCE_SLICE, ResourceSlice
 
 logger = logging.getLogger(__name__)
 
@@ -106,19 +106,22 @@ class ClaimsApp(Way):
         self._pod_watch = self._watch_pods(*([self._pods] if is_followed else []), own_devices)
         self._node_watch = self._watch_node(self._agent)
         self._slice_drivers = SliceDrivers(client, node)
-        self._slice_watch = Reflector(
-            client,
-            RESOURCE_SLICES,
-            self._publisher,
-            decode=RESOURCE_SLICE.read,
-            selector=Selector(fields=f"spec.nodeName={node},spec.driver={driver}"),
-            clock=self._adapters.clock,
-            rng=rng,
-        )
+        self._slice_watch = self._watch_slices()
         self.observed = self._observe()
         self.metrics.follow(self.observed)
         health = make_health(self.observed, lambda: self._monitor.polls, settings.cards.poll_interval)
         self._make_pages(health, lambda: describe(self.observed))
+
+    def _watch_slices(self) -> Reflector[ResourceSlice]:
+        return Reflector(
+            self._client,
+            RESOURCE_SLICES,
+            self._publisher,
+            decode=RESOURCE_SLICE.read,
+            selector=Selector(fields=f"spec.nodeName={self._node_name},spec.driver={self._driver}"),
+            clock=self._adapters.clock,
+            rng=self._adapters.rng,
+        )
 
     @property
     def holders(self) -> str:

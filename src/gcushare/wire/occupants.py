@@ -26,7 +26,6 @@ _MAX_BUDGET_WORDS = 2048
 """Words of the selectors of one namespace's budgets, one more for each: 600 budgets of one label. Each pod of that
 namespace on a node is compared with all of them, between kube-scheduler's calls: 100 pods take a tenth of a second."""
 
-
 _ANY_ADDRESS = "0.0.0.0"
 
 

@@ -122,10 +122,8 @@ class ExplainService:
         async with self._at_work:
             if (known := self._recall(question)) is not None:
                 return known
-            now, explainer = (
-                self._now,
-                Explainer(question.request, priority=question.priority, preempts=question.preempts),
-            )
+            now = self._now
+            explainer = Explainer(question.request, priority=question.priority, preempts=question.preempts)
             for _ in examine(self._state, question, explainer):
                 await asyncio.sleep(0)
             found = explainer.finish()
